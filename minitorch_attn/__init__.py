@@ -1,0 +1,30 @@
+"""Attention and Transformers from scratch on NumPy, under PyTorch's names: ``import minitorch_attn as torch``."""
+from . import autograd, nn, optim
+from .autograd import Tensor
+from .dtypes import (
+    bool,
+    double,
+    dtype,
+    float,
+    float16,
+    float32,
+    float64,
+    get_default_dtype,
+    half,
+    int,
+    int8,
+    int16,
+    int32,
+    int64,
+    long,
+    promote_types,
+    result_type,
+    set_default_dtype,
+    short,
+    uint8,
+)
+from .grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
+# (functional names to come)
+from .ops import *
+from .random import *
+from . import methods

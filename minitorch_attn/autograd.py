@@ -1,0 +1,352 @@
+"""Reverse-mode automatic differentiation: the tensor, the graph behind it, and the walk back through it.
+
+An operation computes an array and hands ``Tensor.from_op`` that array together with a function ``backward(g)``
+that turns the gradient of the result into the gradients of the inputs. ``Tensor.backward`` calls these functions
+in reverse order of creation. No operation lives here: they are in ``ops`` and ``nn.functional``.
+
+Two rules keep memory right. A node links to the nodes of its inputs only, never to a tensor and never forward,
+so a graph has no reference cycle and an array that no backward needs is freed at once. And a gradient is written
+in place only by the one who made it.
+"""
+import itertools
+import os
+import sys
+import weakref
+
+from . import dtypes, grad_mode
+from .backend import shares_memory, to_device, xp
+
+_numbers = itertools.count(1)  # one clock for nodes and writes: what is later has the larger number
+
+
+class Storage:
+    """The memory that a tensor and its views share, and what has been written to it.
+
+    written : int, the number of the last write; 0 if never.
+    array : the array that the last write filled.
+    replaced : list of arrays that a recorded write left behind (see `Tensor.assign`).
+    """
+    __slots__ = ("written", "array", "replaced")
+
+    def __init__(self):
+        self.written, self.array, self.replaced = 0, None, ()
+
+
+class Partial:
+    """A gradient that is zero except at ``index`` (ints, slices, None, ...: no repeats), where it is `array`.
+
+    What slices return from backward, so that reading a tensor piece by piece costs one buffer, not one a piece.
+    """
+    __slots__ = ("index", "array")
+
+    def __init__(self, index, array):
+        self.index, self.array = index, array
+
+
+class Node:
+    """One operation that took part in a graph, or (with no parents) one leaf.
+
+    op : str, the operation's name.
+    number : int, larger than those of all its parents.
+    parents : a Node per input, None for an input that needs no gradient.
+    backward : function from the result's gradient to one array, Partial or None per input.
+    shape, dtype : of the result, hence of its gradient.
+    storages : the memory of inputs and result, to notice a later write.
+    owner : weak reference to the tensor whose ``.grad`` is to be written, or None.
+    line : "file:line" of the program that made it, while recording.
+    """
+    __slots__ = ("op", "number", "parents", "backward", "shape", "dtype", "storages", "owner", "line")
+
+    def __init__(self, op, parents, backward, array, storages):
+        self.op, self.parents, self.backward, self.storages = op, parents, backward, storages
+        self.shape, self.dtype, self.number = array.shape, array.dtype, next(_numbers)
+        self.owner = None
+        self.line = _caller() if grad_mode.recording else None
+
+    def check_not_overwritten(self):
+        """Raise if an array that backward captured has been written to since."""
+        for storage in self.storages:
+            if storage.written > self.number:
+                cells = [c.cell_contents for c in self.backward.__closure__ or ()]
+                arrays = [a for c in cells for a in (c if isinstance(c, (tuple, list)) else (c,))]
+                if any(isinstance(a, xp.ndarray) and shares_memory(a, storage.array) for a in arrays):
+                    raise RuntimeError(f"a tensor that the backward of {self.op} needs was modified in place after "
+                                       "it was used; write to a clone() of it, or use the out-of-place operation")
+
+    def free(self):
+        """Let go of everything that backward needed."""
+        self.parents, self.storages, self.backward = (), (), _freed
+
+
+def _freed(g):
+    raise RuntimeError("this graph was freed by an earlier backward(); to walk it twice, call the first one with "
+                       "retain_graph=True")
+
+
+def _caller():
+    """Where the program outside this package is, as "file:line"."""
+    package, frame = os.path.dirname(__file__), sys._getframe(1)
+    while frame.f_back and frame.f_code.co_filename.startswith(package):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _reverse_order(root):
+    """All nodes that `root` depends on, itself included, latest first."""
+    found, stack = {root}, [root]
+    while stack:
+        for parent in stack.pop().parents:
+            if parent is not None and parent not in found:
+                found.add(parent)
+                stack.append(parent)
+    return sorted(found, key=lambda node: node.number, reverse=True)
+
+
+def _propagate(root, seed, retain_graph, arrived):
+    """Carry the gradient `seed` of `root` back; call ``arrived(node, gradient, ours)`` at each node it reaches.
+
+    `ours` says that no one else holds the gradient's memory.
+    """
+    gradients, ours = {root: seed}, set()  # running sums, and those that were made here or by one backward alone
+    for node in _reverse_order(root):
+        if node not in gradients:
+            continue
+        g = gradients.pop(node)
+        arrived(node, g, node in ours)
+        if node.backward is None:  # a leaf
+            continue
+        node.check_not_overwritten()
+        results = node.backward(g)
+        for parent, gx in zip(node.parents, results, strict=True):
+            if parent is None or gx is None:
+                continue
+            if isinstance(gx, Partial):
+                if parent not in ours:
+                    known = gradients.get(parent)
+                    gradients[parent] = xp.zeros(parent.shape, parent.dtype) if known is None else known.copy()
+                    ours.add(parent)
+                gradients[parent][gx.index] += gx.array
+                gx = gradients[parent]
+            elif parent not in gradients:
+                gx = to_device(gx)  # NumPy returns 0-d results as scalars
+                gradients[parent] = gx
+                if gx is not g and getattr(gx, "base", gx) is None and sum([gx is other for other in results]) == 1:
+                    ours.add(parent)
+            elif parent in ours:
+                gradients[parent] += gx
+            else:
+                gradients[parent] = to_device(gradients[parent] + gx)
+                ours.add(parent)
+            assert gx.shape == parent.shape and gx.dtype == parent.dtype, (
+                f"{node.op} returned a gradient {gx.dtype}{gx.shape} for an input {parent.dtype}{parent.shape}")
+            if grad_mode.anomaly and bool(xp.isnan(gradients[parent]).any()):
+                raise RuntimeError(f"the backward of {node.op} returned NaN; it was called at {node.line}")
+        if not retain_graph:
+            node.free()
+
+
+def _store(node, g, ours):
+    """Add the gradient that arrived at a node to the ``.grad`` of the tensor that wants it, if it still lives."""
+    tensor = node.owner and node.owner()
+    if tensor is None:
+        return
+    if tensor.grad is None:
+        tensor.grad = Tensor.wrap(g if ours and node.backward is None else g.copy())
+    else:
+        tensor.grad.array += g
+
+
+def _seed(output, gradient):
+    """The array that the walk starts from: `gradient`, or 1 for a single number."""
+    if not output.requires_grad:
+        raise RuntimeError("backward() needs a tensor that requires grad: nothing it was made from does, or it was "
+                           "made under no_grad() or from integers")
+    if gradient is None:
+        if output.array.size != 1:
+            raise RuntimeError(f"backward() without a gradient needs a single number, got shape {output.shape}; "
+                               "reduce it first, or pass gradient=")
+        return xp.ones(output.shape, output.dtype)
+    array = gradient.array if isinstance(gradient, Tensor) else to_device(gradient)
+    if array.shape != output.shape:
+        raise RuntimeError(f"gradient has shape {array.shape}, the tensor has {output.shape}")
+    return array.astype(output.dtype)
+
+
+def grad(output, inputs, grad_output=None, retain_graph=False, allow_unused=False):
+    """Gradients of `output` with respect to `inputs`, returned as a tuple instead of written to ``.grad``.
+
+    `inputs` (a Tensor or a sequence) may be inner results as well as leaves; `output` must be a single number
+    unless its own gradient `grad_output` is given. An input that `output` does not depend on raises
+    RuntimeError, or with `allow_unused` gives None.
+    """
+    inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    if not all(x.requires_grad for x in inputs):
+        raise RuntimeError("grad() needs inputs that require grad")
+    wanted = {x.graph_node(): None for x in inputs}
+
+    def keep(node, g, ours):
+        if node in wanted:
+            wanted[node] = Tensor.wrap(g.copy())
+
+    _propagate(output.graph_node(), _seed(output, grad_output), retain_graph, keep)
+    results = tuple(wanted[x.graph_node()] for x in inputs)
+    if not allow_unused and any(g is None for g in results):
+        raise RuntimeError("an input was not used to compute the output; allow_unused=True gives None for it")
+    return results
+
+
+class Tensor:
+    """An array that remembers how it was computed.
+
+    ``Tensor(values)`` makes a float tensor of nested lists or an array, ``Tensor(2, 3)`` one of that shape whose
+    values are arbitrary; to choose the dtype use `tensor`.
+
+    Attributes
+    ----------
+    array : the values, as an array of the library in use.
+    grad : Tensor or None, filled in by `backward` for leaves that require grad.
+    """
+    __slots__ = ("array", "grad", "node", "storage", "_requires_grad", "__dict__", "__weakref__")
+    __array_ufunc__ = None  # lets `ndarray * Tensor` reach Tensor.__rmul__
+    __hash__ = object.__hash__
+
+    def __new__(cls, *values, **_):
+        x = object.__new__(cls)
+        x.grad, x.node, x.storage, x._requires_grad = None, None, Storage(), False
+        return x
+
+    def __init__(self, *values):
+        if len(values) == 1 and not isinstance(values[0], int):
+            source = values[0].array if isinstance(values[0], Tensor) else values[0]
+            self.array = xp.array(source, dtype=dtypes.get_default_dtype())
+        else:
+            self.array = xp.empty(values or 0, dtype=dtypes.get_default_dtype())
+
+    @staticmethod
+    def wrap(array, storage=None):
+        """A tensor on `array` itself, which takes part in no graph."""
+        x = object.__new__(Tensor)
+        x.array = array if isinstance(array, xp.ndarray) else to_device(array)
+        x.grad, x.node, x.storage, x._requires_grad = None, None, storage or Storage(), False
+        return x
+
+    @staticmethod
+    def from_op(op, array, inputs, backward=None, view=False):
+        """The result of an operation, recorded in the graph if any input requires grad.
+
+        `backward` takes the result's gradient (an array, not to be written to) and returns a tuple with one array,
+        Partial or None per input; each array is fresh, or the gradient itself, or a view of it. Without it the
+        operation is not differentiable. `view` says that `array` may share memory with the first input.
+        """
+        for x in inputs:
+            if x.storage.replaced:
+                x.check_current()
+        shared = view and shares_memory(array, inputs[0].array)
+        result = Tensor.wrap(array, inputs[0].storage if shared else None)
+        if grad_mode.enabled and backward is not None and any([x._requires_grad for x in inputs]):
+            result._requires_grad = True
+            parents = tuple([x.graph_node() if x._requires_grad else None for x in inputs])
+            storages = (*[x.storage for x in inputs], result.storage)
+            result.node = Node(op, parents, backward, result.array, storages)
+        return result
+
+    shape = property(lambda self: self.array.shape)
+    dtype = property(lambda self: self.array.dtype)
+    ndim = property(lambda self: self.array.ndim)
+    is_leaf = property(lambda self: self.node is None or self.node.backward is None)
+
+    @property
+    def requires_grad(self):
+        """Whether `backward` computes a gradient for this tensor."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value):
+        if value and self.dtype.kind != "f":
+            raise RuntimeError(f"only floating-point tensors can require grad, this one is {self.dtype}")
+        if not value and not self.is_leaf:
+            raise RuntimeError("only a leaf can stop requiring grad; use detach() for a computed tensor")
+        self._requires_grad = bool(value)
+
+    @property
+    def data(self):
+        """The same memory as a tensor outside every graph; assigning replaces this tensor's values."""
+        return self.detach()
+
+    @data.setter
+    def data(self, value):
+        self.array, self.storage, self.node = value.array, value.storage, None
+
+    def detach(self):
+        """The same memory as a tensor outside every graph."""
+        self.check_current()
+        return Tensor.wrap(self.array, self.storage)
+
+    def graph_node(self):
+        """The node that stands for this tensor; a leaf gets one when first asked."""
+        if self.node is None:
+            self.node = Node("leaf", (), None, self.array, ())
+            self.node.owner = weakref.ref(self)
+        return self.node
+
+    def retain_grad(self):
+        """Have `backward` fill in ``.grad`` although this tensor is not a leaf."""
+        if not self.requires_grad:
+            raise RuntimeError("retain_grad() needs a tensor that requires grad")
+        self.graph_node().owner = weakref.ref(self)
+
+    def backward(self, gradient=None, retain_graph=False):
+        """Add the gradient of this tensor with respect to every leaf that requires grad to that leaf's ``.grad``.
+
+        Parameters
+        ----------
+        gradient : Tensor of this shape, optional
+            The gradient of the objective with respect to this tensor; 1 for a single number.
+        retain_graph : bool
+            Keep the graph for another walk; by default it is freed on the way.
+
+        Raises
+        ------
+        RuntimeError
+            If this tensor does not require grad, `gradient` is missing or mis-shaped, the graph was freed, or an
+            array it needs was overwritten.
+        """
+        _propagate(self.graph_node(), _seed(self, gradient), retain_graph, _store)
+
+    def assign(self, result):
+        """Make this tensor hold `result`: what every operation in place ends with.
+
+        Outside a graph the values are written into this tensor's memory, and its views see them. In a graph the
+        write is an operation like any other: this tensor takes `result`'s array and node, so that an earlier
+        backward still finds the old values. Views keep the old memory, so using one afterwards raises.
+        """
+        self.check_writable()
+        if result.shape != self.shape:
+            raise RuntimeError(f"a result of shape {result.shape} cannot be written in place to shape {self.shape}")
+        if dtypes.CATEGORY[result.dtype.kind] > dtypes.CATEGORY[self.dtype.kind]:
+            raise RuntimeError(f"a result of {result.dtype} cannot be written in place to {self.dtype}")
+        if grad_mode.enabled and (self._requires_grad or result._requires_grad):
+            assert result.dtype == self.dtype
+            self.storage.replaced = (*self.storage.replaced, self.array)
+            self.array, self.node, self.storage = result.array, result.node, Storage()
+            self._requires_grad = result._requires_grad
+        else:
+            self.array[...] = result.array
+            self.mark_written()
+        return self
+
+    def mark_written(self):
+        """Note that this tensor's memory has just been written to."""
+        self.storage.written, self.storage.array = next(_numbers), self.array
+
+    def check_writable(self):
+        """Raise if writing in place would change a leaf behind the graph's back."""
+        self.check_current()
+        if grad_mode.enabled and self._requires_grad and self.is_leaf:
+            raise RuntimeError("a leaf that requires grad cannot be written in place; do it under no_grad()")
+
+    def check_current(self):
+        """Raise if a recorded write through another tensor has left these values behind."""
+        if any(shares_memory(self.array, old) for old in self.storage.replaced):
+            raise RuntimeError("this tensor shares memory with one that was written in place while in a graph, so "
+                               "its values are out of date; write to it before taking views, or view a clone()")
