@@ -24,7 +24,8 @@ from .dtypes import (
     uint8,
 )
 from .grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
-# (functional names to come)
+from .nn.functional import log_softmax, relu, softmax
 from .ops import *
 from .random import *
 from . import methods
+from .torch_names import *

@@ -14,22 +14,20 @@ import sys
 import weakref
 
 from . import dtypes, grad_mode
-from .backend import shares_memory, to_device, xp
+from .backend import quiet, shares_memory, to_device, xp
 
 _numbers = itertools.count(1)  # one clock for nodes and writes: what is later has the larger number
+SEVERAL = object()  # in place of an array in Storage
 
 
 class Storage:
     """The memory that a tensor and its views share, and what has been written to it.
 
     written : int, the number of the last write; 0 if never.
-    array : the array that the last write filled.
-    replaced : list of arrays that a recorded write left behind (see `Tensor.assign`).
+    array : the array that writes have filled, SEVERAL if it was not always the same one.
+    replaced : tuple of arrays that a recorded write left behind (see `Tensor.assign`).
     """
-    __slots__ = ("written", "array", "replaced")
-
-    def __init__(self):
-        self.written, self.array, self.replaced = 0, None, ()
+    written, array, replaced = 0, None, ()  # on the class: most memory is never written to, and so costs nothing
 
 
 class Partial:
@@ -69,7 +67,8 @@ class Node:
             if storage.written > self.number:
                 cells = [c.cell_contents for c in self.backward.__closure__ or ()]
                 arrays = [a for c in cells for a in (c if isinstance(c, (tuple, list)) else (c,))]
-                if any(isinstance(a, xp.ndarray) and shares_memory(a, storage.array) for a in arrays):
+                there = storage.array
+                if any(isinstance(a, xp.ndarray) and (there is SEVERAL or shares_memory(a, there)) for a in arrays):
                     raise RuntimeError(f"a tensor that the backward of {self.op} needs was modified in place after "
                                        "it was used; write to a clone() of it, or use the out-of-place operation")
 
@@ -102,6 +101,7 @@ def _reverse_order(root):
     return sorted(found, key=lambda node: node.number, reverse=True)
 
 
+@quiet
 def _propagate(root, seed, retain_graph, arrived):
     """Carry the gradient `seed` of `root` back; call ``arrived(node, gradient, ours)`` at each node it reaches.
 
@@ -120,22 +120,21 @@ def _propagate(root, seed, retain_graph, arrived):
         for parent, gx in zip(node.parents, results, strict=True):
             if parent is None or gx is None:
                 continue
+            known = gradients.get(parent)
             if isinstance(gx, Partial):
                 if parent not in ours:
-                    known = gradients.get(parent)
                     gradients[parent] = xp.zeros(parent.shape, parent.dtype) if known is None else known.copy()
                     ours.add(parent)
                 gradients[parent][gx.index] += gx.array
                 gx = gradients[parent]
-            elif parent not in gradients:
-                gx = to_device(gx)  # NumPy returns 0-d results as scalars
-                gradients[parent] = gx
+            elif known is None:
+                gradients[parent] = gx = to_device(gx)  # NumPy returns 0-d results as scalars
                 if gx is not g and getattr(gx, "base", gx) is None and sum([gx is other for other in results]) == 1:
                     ours.add(parent)
             elif parent in ours:
-                gradients[parent] += gx
+                known += gx
             else:
-                gradients[parent] = to_device(gradients[parent] + gx)
+                gradients[parent] = to_device(known + gx)
                 ours.add(parent)
             assert gx.shape == parent.shape and gx.dtype == parent.dtype, (
                 f"{node.op} returned a gradient {gx.dtype}{gx.shape} for an input {parent.dtype}{parent.shape}")
@@ -208,7 +207,6 @@ class Tensor:
     """
     __slots__ = ("array", "grad", "node", "storage", "_requires_grad", "__dict__", "__weakref__")
     __array_ufunc__ = None  # lets `ndarray * Tensor` reach Tensor.__rmul__
-    __hash__ = object.__hash__
 
     def __new__(cls, *values, **_):
         x = object.__new__(cls)
@@ -238,15 +236,17 @@ class Tensor:
         Partial or None per input; each array is fresh, or the gradient itself, or a view of it. Without it the
         operation is not differentiable. `view` says that `array` may share memory with the first input.
         """
+        tracked = False
         for x in inputs:
             if x.storage.replaced:
                 x.check_current()
+            tracked = tracked or x._requires_grad
         shared = view and shares_memory(array, inputs[0].array)
         result = Tensor.wrap(array, inputs[0].storage if shared else None)
-        if grad_mode.enabled and backward is not None and any([x._requires_grad for x in inputs]):
+        if tracked and grad_mode.enabled and backward is not None:
             result._requires_grad = True
-            parents = tuple([x.graph_node() if x._requires_grad else None for x in inputs])
-            storages = (*[x.storage for x in inputs], result.storage)
+            parents = [x.graph_node() if x._requires_grad else None for x in inputs]
+            storages = [x.storage for x in inputs] + [result.storage]
             result.node = Node(op, parents, backward, result.array, storages)
         return result
 
@@ -328,7 +328,7 @@ class Tensor:
         if grad_mode.enabled and (self._requires_grad or result._requires_grad):
             assert result.dtype == self.dtype
             self.storage.replaced = (*self.storage.replaced, self.array)
-            self.array, self.node, self.storage = result.array, result.node, Storage()
+            self.array, self.node, self.storage = result.array, result.node, result.storage
             self._requires_grad = result._requires_grad
         else:
             self.array[...] = result.array
@@ -337,13 +337,19 @@ class Tensor:
 
     def mark_written(self):
         """Note that this tensor's memory has just been written to."""
-        self.storage.written, self.storage.array = next(_numbers), self.array
+        same = self.storage.array is None or self.storage.array is self.array
+        self.storage.written, self.storage.array = next(_numbers), self.array if same else SEVERAL
 
     def check_writable(self):
-        """Raise if writing in place would change a leaf behind the graph's back."""
+        """Raise if writing in place would change a leaf behind the graph's back, or entries at other places too."""
         self.check_current()
-        if grad_mode.enabled and self._requires_grad and self.is_leaf:
-            raise RuntimeError("a leaf that requires grad cannot be written in place; do it under no_grad()")
+        node = self.node
+        while node and node.parents and node.storages[0] is node.storages[-1]:  # a view: go to what it views
+            node = node.parents[0]
+        if grad_mode.enabled and self._requires_grad and (node is None or node.backward is None):
+            raise RuntimeError("a leaf that requires grad, or a view of one, is written in place only under no_grad()")
+        if any(step == 0 and n > 1 for step, n in zip(self.array.strides, self.array.shape)):
+            raise RuntimeError("entries of this tensor share memory (expand): write to a clone() of it instead")
 
     def check_current(self):
         """Raise if a recorded write through another tensor has left these values behind."""

@@ -12,6 +12,10 @@ import numpy
 
 HOST_TYPES = (numpy.ndarray, numpy.generic)
 
+# Decorator of functions whose infinities and NaN are the right answer by IEEE 754 (log 0, 1 / 0, 0 / 0):
+# NumPy would warn of each, PyTorch does not.
+quiet = numpy.errstate(divide="ignore", over="ignore", invalid="ignore")
+
 
 class ArrayLibrary:
     """The array library in use: ``xp.name`` is that library's ``name``.
@@ -39,6 +43,47 @@ class ArrayLibrary:
 
 
 xp = ArrayLibrary("numpy")
+
+DEVICE_KINDS = {"numpy": "cpu", "cupy": "cuda", "dpnp": "xpu"}
+
+
+class device:
+    """Where tensors live: one place, that of the array library in use. Its name is only compared and printed.
+
+    ``device("cpu")`` is always accepted and stands for that place; ``device("cuda")`` only while CuPy computes.
+
+    Parameters
+    ----------
+    kind : str or device
+        "cpu", "cuda" or "xpu", with ":0" if you like.
+    index : int, optional
+
+    Raises
+    ------
+    RuntimeError
+        If the array library in use does not compute there.
+    """
+    __slots__ = ("index", "type")
+
+    def __init__(self, kind, index=None):
+        name, _, number = str(kind).partition(":")
+        if name not in ("cpu", DEVICE_KINDS[xp.name]):
+            raise RuntimeError(f"no device {str(kind)!r} here: {xp.name} computes on {DEVICE_KINDS[xp.name]!r}; which "
+                               "device computes is chosen by the array library, for all tensors at once")
+        self.type, self.index = name, int(number) if number else index
+
+    def __str__(self):
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __repr__(self):
+        arguments = f"type={self.type!r}" + ("" if self.index is None else f", index={self.index}")
+        return f"device({arguments})"
+
+    def __eq__(self, other):
+        return isinstance(other, device) and (self.type, self.index) == (other.type, other.index)
+
+    def __hash__(self):
+        return hash((self.type, self.index))
 
 
 def to_host(array):

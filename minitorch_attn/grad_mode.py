@@ -41,16 +41,20 @@ class _Switch:
 
     def _drive(self, steps):
         """Run a generator's body inside the switch; between its yields the caller has its own setting."""
-        sent = None
+        resume, value = steps.send, None
         try:
             while True:
                 with self:
-                    item = steps.send(sent)
-                sent = yield item
+                    item = resume(value)
+                try:
+                    resume, value = steps.send, (yield item)
+                except Exception as error:  # thrown in by the caller: the body may want to catch it
+                    resume, value = steps.throw, error
         except StopIteration as end:
             return end.value
         finally:
-            steps.close()
+            with self:
+                steps.close()
 
 
 class no_grad(_Switch):

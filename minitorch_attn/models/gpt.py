@@ -1,3 +1,241 @@
-"""(to be written)"""
+"""GPT in one file: a decoder-only Transformer that predicts the next token, with a KV cache to generate fast.
 
-__all__ = []
+Read from the top: what the model is made of, one layer's attention, its feed-forward net, the block around both,
+and the model that stacks the blocks.
+
+References
+----------
+Radford, Wu, Child, Luan, Amodei, Sutskever (2019), "Language Models are Unsupervised Multitask Learners" (GPT-2:
+normalisation before each part, the scaled start of the residual projections, section 2.3).
+Vaswani et al. (2017), "Attention Is All You Need" (attention: equation 1; heads: section 3.2.2).
+Press, Wolf (2017), "Using the Output Embedding to Improve Language Models" (tied output weights).
+"""
+import math
+from dataclasses import dataclass
+
+from .. import dtypes, nn
+from ..nn import functional as F
+from ..ops import arange, cat, ones
+
+__all__ = ["GPT", "GPTConfig", "KVCache"]
+
+
+@dataclass
+class GPTConfig:
+    """The sizes of a GPT.
+
+    Parameters
+    ----------
+    vocab_size : int
+        V, the number of different tokens.
+    block_size : int
+        The longest sequence that the model can read, in tokens.
+    n_layer, n_head, n_embd : int
+        How many blocks; H heads in each; the width C, a multiple of H.
+    dropout : float
+        Probability in [0, 1) of dropping an entry, wherever the model drops: embedding, attention weights, and
+        what each part adds to the residual stream.
+    tied : bool
+        Whether the output projection uses the token embedding's weight instead of one of its own.
+    """
+    vocab_size: int
+    block_size: int = 64
+    n_layer: int = 2
+    n_head: int = 4
+    n_embd: int = 64
+    dropout: float = 0.0
+    tied: bool = True
+
+
+class KVCache:
+    """The keys and values of the tokens that a GPT has read so far, layer by layer.
+
+    Reading on then costs the new tokens only: ``model(new_ids, cache=cache)`` adds theirs.
+    """
+
+    def __init__(self):
+        self.keys, self.values = {}, {}  # layer -> (B, H, S, D)
+
+    def __len__(self):
+        """How many tokens have been read: S."""
+        return self.keys[0].shape[2] if self.keys else 0
+
+    def extend(self, layer, k, v):
+        """Append the new `k` and `v` (B, H, T, D) of one layer and return all of them, (B, H, S, D)."""
+        if layer in self.keys:
+            k = cat([self.keys[layer], k], dim=2)  # (B, H, S-T, D), (B, H, T, D) -> (B, H, S, D)
+            v = cat([self.values[layer], v], dim=2)
+        self.keys[layer], self.values[layer] = k, v
+        return k, v
+
+
+class CausalSelfAttention(nn.Module):
+    """Each token gathers from itself and the tokens before it, in H heads side by side."""
+
+    def __init__(self, config, layer):
+        super().__init__()
+        self.layer, self.n_head, self.dropout = layer, config.n_head, config.dropout
+        self.qkv = nn.Linear(config.n_embd, 3 * config.n_embd)
+        self.proj = nn.Linear(config.n_embd, config.n_embd)
+        self.drop = nn.Dropout(config.dropout)
+
+    def forward(self, x, cache=None, need_weights=False):
+        B, T, C = x.shape
+        qkv = self.qkv(x)                                                     # (B, T, C) -> (B, T, 3C)
+        qkv = qkv.view(B, T, 3, self.n_head, C // self.n_head)                # -> (B, T, 3, H, D)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)                        # -> three of (B, H, T, D)
+        if cache is not None:
+            k, v = cache.extend(self.layer, k, v)                             # (B, H, T, D) -> (B, H, S, D)
+        p = self.dropout if self.training else 0.0
+        mask = may_see(T, k.shape[2])
+        y = F.scaled_dot_product_attention(q, k, v, mask, p, is_causal=mask is None and T > 1)
+        y = y.transpose(1, 2).reshape(B, T, C)                                # (B, H, T, D) -> (B, T, C)
+        return self.drop(self.proj(y)), attention_weights(q, k) if need_weights else None
+
+
+def may_see(T, S):
+    """The mask for `T` new queries, the last of `S` keys; None where `is_causal` says the same, or all are seen.
+
+    Query t stands at position S - T + t and may see every key up to there.
+    """
+    if T == S or T == 1:
+        return None
+    return ones(T, S, dtype=dtypes.bool).tril(S - T)
+
+
+def attention_weights(q, k):
+    """What each head attends to: softmax(q k^T / sqrt(D)) over the keys that may be seen, (B, H, T, S).
+
+    The fused attention above never keeps these; the figures ask for them.
+    """
+    T, S, D = q.shape[2], k.shape[2], q.shape[3]
+    scores = q @ k.transpose(-2, -1) / math.sqrt(D)                           # (B, H, T, D) -> (B, H, T, S)
+    return F.softmax(scores.masked_fill(~ones(T, S, dtype=dtypes.bool).tril(S - T), -math.inf), dim=-1)
+
+
+class MLP(nn.Module):
+    """The feed-forward net, for each token alone: widen to F = 4C, bend, narrow."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.fc = nn.Linear(config.n_embd, 4 * config.n_embd)
+        self.proj = nn.Linear(4 * config.n_embd, config.n_embd)
+        self.drop = nn.Dropout(config.dropout)
+
+    def forward(self, x):
+        h = F.gelu(self.fc(x))                                                # (B, T, C) -> (B, T, F)
+        return self.drop(self.proj(h))                                        # -> (B, T, C)
+
+
+class Block(nn.Module):
+    """Attention, then the feed-forward net, each on a normalised copy and added to the residual stream (Pre-LN)."""
+
+    def __init__(self, config, layer):
+        super().__init__()
+        self.ln_1, self.attn = nn.LayerNorm(config.n_embd), CausalSelfAttention(config, layer)
+        self.ln_2, self.mlp = nn.LayerNorm(config.n_embd), MLP(config)
+
+    def forward(self, x, cache=None, need_weights=False):
+        y, weights = self.attn(self.ln_1(x), cache, need_weights)
+        x = x + y
+        return x + self.mlp(self.ln_2(x)), weights
+
+
+class GPT(nn.Module):
+    """A GPT: token and position embedding, `n_layer` blocks, a last layer norm, and logits over the vocabulary.
+
+    Parameters
+    ----------
+    config : GPTConfig
+
+    Raises
+    ------
+    ValueError
+        If the width is not a multiple of the number of heads.
+    """
+
+    def __init__(self, config):
+        super().__init__()
+        if config.n_embd % config.n_head:
+            raise ValueError(f"n_embd={config.n_embd} cannot be split over n_head={config.n_head} heads; make the "
+                             "width a multiple of the number of heads")
+        self.config = config
+        self.tok_emb = nn.Embedding(config.vocab_size, config.n_embd)
+        self.pos_emb = nn.Embedding(config.block_size, config.n_embd)
+        self.drop = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList([Block(config, layer) for layer in range(config.n_layer)])
+        self.ln_f = nn.LayerNorm(config.n_embd)
+        self.head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
+        self.apply(self.start)
+        for block in self.blocks:
+            # 2 * n_layer parts add to the residual stream; this keeps its variance from growing with the depth
+            for proj in (block.attn.proj, block.mlp.proj):
+                nn.init.normal_(proj.weight, std=0.02 / math.sqrt(2 * config.n_layer))
+        if config.tied:
+            self.head.weight = self.tok_emb.weight
+
+    @staticmethod
+    def start(module):
+        """Draw the weights from N(0, 0.02^2) and set the biases to zero."""
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=0.02)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+    def new_cache(self):
+        """A cache of nothing, for `forward` to fill."""
+        return KVCache()
+
+    def forward(self, ids, targets=None, cache=None, need_weights=False):
+        """Logits for the token after each one of `ids`, and their loss.
+
+        Parameters
+        ----------
+        ids : Tensor (B, T), integers in [0, V)
+        targets : Tensor (B, T), integers, optional
+            The token that does come next; -100 where no answer counts.
+        cache : KVCache, optional
+            Of the tokens before `ids`; their keys and values are used, and those of `ids` added.
+        need_weights : bool
+            Whether to return what every head attends to.
+
+        Returns
+        -------
+        logits : Tensor (B, T, V)
+        loss : Tensor () or None
+            Mean cross-entropy in nats a token; None without targets.
+        weights : list of Tensor (B, H, T, S), only with `need_weights`
+            One for each layer, S counting the cached tokens too.
+
+        Raises
+        ------
+        IndexError
+            If an id lies outside the vocabulary.
+        ValueError
+            If `ids` is not (B, T), or T and the cached tokens together exceed `block_size`.
+        """
+        past, T = 0 if cache is None else len(cache), ids.shape[-1]
+        self.check(ids, past)
+        x = self.tok_emb(ids) + self.pos_emb(arange(past, past + T))          # (B, T) -> (B, T, C)
+        x, weights = self.drop(x), []
+        for block in self.blocks:
+            x, w = block(x, cache, need_weights)
+            weights.append(w)
+        logits = self.head(self.ln_f(x))                                      # (B, T, C) -> (B, T, V)
+        loss = None
+        if targets is not None:
+            loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())   # (B*T, V), (B*T,) -> ()
+        return (logits, loss, weights) if need_weights else (logits, loss)
+
+    def check(self, ids, past):
+        """Raise unless the model can read `ids` after `past` cached tokens."""
+        V, longest = self.config.vocab_size, self.config.block_size
+        if ids.ndim != 2:
+            raise ValueError(f"ids must be (batch, time), got shape {tuple(ids.shape)}; add a batch axis with ids[None]")
+        if past + ids.shape[1] > longest:
+            read = f"{ids.shape[1]} tokens" + (f" after {past} cached ones" if past else "")
+            raise ValueError(f"{read} do not fit block_size={longest}; pass the last {longest} only, or make the model "
+                             "with a larger block_size")
+        if ids.numel() and not 0 <= (low := int(ids.min())) <= (high := int(ids.max())) < V:
+            raise IndexError(f"ids must lie in [0, {V}), the vocabulary, got {low if low < 0 else high}; was the text "
+                             "encoded with another tokenizer?")

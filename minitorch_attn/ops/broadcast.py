@@ -1,11 +1,31 @@
 """Broadcasting: how two shapes become one, and how a gradient finds its way back to the smaller shape."""
+import math
+
 import numpy
 
 from .. import dtypes
 from ..autograd import Tensor
 from ..backend import to_device, xp
 
-__all__ = ["broadcast_tensors", "broadcast_to", "expand"]
+__all__ = ["broadcast_tensors", "broadcast_to", "expand", "expand_as"]
+
+OPERANDS = (Tensor, int, float, numpy.ndarray, numpy.generic)
+
+
+def sum_axes(a, axes):
+    """Sum of the array `a` over `axes` (ascending, not negative), which stay as axes of size 1.
+
+    Sums over leading axes, and over a short last axis, are matrix products with ones: there NumPy's own loop is
+    about four times slower ((4160, 64) float32: 130 us against 30 us over the rows, 160 against 34 over the columns).
+    """
+    shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape))
+    if a.dtype.kind == "f" and a.itemsize >= 4 and a.size > 256 and a.flags.c_contiguous:
+        if axes == tuple(range(len(axes))) and len(axes) < a.ndim:
+            rows = math.prod(a.shape[:len(axes)])
+            return (xp.ones(rows, a.dtype) @ a.reshape(rows, -1)).reshape(shape)  # (n, m) -> (m)
+        if axes == (a.ndim - 1,) and a.shape[-1] <= 256:
+            return (a.reshape(-1, a.shape[-1]) @ xp.ones(a.shape[-1], a.dtype)).reshape(shape)  # (n, m) -> (n)
+    return xp.sum(a, axis=axes, keepdims=True)
 
 
 def unbroadcast(g, shape):
@@ -18,23 +38,49 @@ def unbroadcast(g, shape):
         return g
     lead = g.ndim - len(shape)
     axes = tuple(range(lead)) + tuple(i + lead for i, n in enumerate(shape) if n == 1 and g.shape[i + lead] != 1)
-    return xp.sum(g, axis=axes).reshape(shape) if axes else g.reshape(shape)
+    return (sum_axes(g, axes) if axes else g).reshape(shape)
+
+
+def cast(x, dtype):
+    """The tensor `x` in another dtype, `x` itself if that is its own; the gradient is cast back."""
+    x_dtype = x.array.dtype
+    if x_dtype == dtype:
+        return x
+
+    def backward(g):
+        return (g.astype(x_dtype),)
+
+    return Tensor.from_op("cast", x.array.astype(dtype), (x,), backward if dtype.kind == "f" else None)
 
 
 def as_tensor_pair(x, y):
-    """Two operands, tensors or numbers, as tensors and as arrays of the dtype of their result.
+    """Two operands, tensors or numbers, as tensors of the dtype of their result, and the arrays of these.
 
     Returns
     -------
     x, y : Tensor
         What the operation's node links to.
     x_array, y_array : arrays of the promoted dtype
+
+    Raises
+    ------
+    TypeError
+        If an operand is neither a tensor, nor an array, nor a real number.
     """
-    if isinstance(x, Tensor) and isinstance(y, Tensor) and x.dtype == y.dtype:
-        return x, y, x.array, y.array
+    if isinstance(x, Tensor):
+        dtype = x.array.dtype
+        if isinstance(y, Tensor):
+            if y.array.dtype == dtype:
+                return x, y, x.array, y.array
+        elif dtype.kind == "f" and isinstance(y, (int, float)):  # a number changes no floating-point dtype
+            y = Tensor.wrap(xp.asarray(y, dtype))
+            return x, y, x.array, y.array
+    for v in (x, y):
+        if not isinstance(v, OPERANDS) and not isinstance(v, xp.ndarray):
+            raise TypeError(f"expected a tensor or a number, got {type(v).__name__}; make a tensor of it with tensor(...)")
     dtype = dtypes.result_type(x, y)
-    x, y = (v if isinstance(v, Tensor) else Tensor.wrap(to_device(v, dtype)) for v in (x, y))
-    return x, y, x.array.astype(dtype, copy=False), y.array.astype(dtype, copy=False)
+    x, y = (cast(v, dtype) if isinstance(v, Tensor) else Tensor.wrap(to_device(v, dtype)) for v in (x, y))
+    return x, y, x.array, y.array
 
 
 def expand(x, *sizes):
@@ -68,6 +114,11 @@ def expand(x, *sizes):
 
     x_shape = x.shape
     return Tensor.from_op("expand", y, (x,), backward, view=True)
+
+
+def expand_as(x, other):
+    """`expand` to the shape of the tensor `other`."""
+    return expand(x, other.shape)
 
 
 def broadcast_to(x, shape):

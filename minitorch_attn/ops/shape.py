@@ -1,3 +1,561 @@
-"""(to be written)"""
+"""Operations that rearrange, join and cut tensors without computing anything.
 
-__all__ = []
+Most results are views: they share the memory of the input, so nothing is copied and a write to one is seen in the
+other. The gradient of a rearrangement is the rearrangement undone.
+"""
+import math
+import operator
+
+from .. import dtypes
+from ..autograd import Partial, Tensor
+from ..backend import xp
+from .broadcast import expand
+from .reduce import axis_of
+
+__all__ = [
+    "T", "cat", "chunk", "clone", "concat", "concatenate", "contiguous", "diag", "diagonal", "flatten", "flip",
+    "hstack", "mT", "meshgrid", "moveaxis", "movedim", "narrow", "permute", "ravel", "repeat", "reshape",
+    "reshape_as", "roll", "select", "split", "squeeze", "stack", "swapaxes", "swapdims", "t", "tile",
+    "transpose", "tril", "triu", "unbind", "unflatten", "unfold", "unsqueeze", "view", "view_as", "vstack",
+]
+
+
+def as_ints(values):
+    """``f(2, 3)``, ``f((2, 3))`` and ``f([2, 3])`` all as (2, 3)."""
+    if len(values) == 1 and isinstance(values[0], (tuple, list)):
+        values = values[0]
+    return tuple([operator.index(v) for v in values])
+
+
+def distinct_dims(dims, ndim):
+    """The `dims` counted from the front; RuntimeError if one occurs twice."""
+    found = tuple([axis_of(d, ndim) for d in dims])
+    if len(set(found)) < len(found):
+        raise RuntimeError(f"each dim may be named once, got {tuple(dims)}")
+    return found
+
+
+# Another shape, the same entries in the same order
+
+def reshape(x, *sizes, shape=()):
+    """The same entries in another shape: (2, 6) -> (3, 4), (-1, 4).
+
+    Parameters
+    ----------
+    x : Tensor
+    sizes : int ... or one sequence
+        The new shape; one size may be -1, and is then found from the others.
+
+    Returns
+    -------
+    Tensor of that shape; a view where the memory's layout allows, else a copy.
+
+    Raises
+    ------
+    RuntimeError
+        If the new shape holds another number of entries.
+    """
+    sizes = as_ints(sizes or (shape,))
+    x_shape = x.shape
+    try:
+        y = x.array.reshape(sizes)
+    except ValueError:
+        raise RuntimeError(f"shape {x_shape}, with {x.array.size} entries, cannot become {sizes}") from None
+
+    def backward(g):
+        return (g.reshape(x_shape),)
+
+    return Tensor.from_op("reshape", y, (x,), backward, view=True)
+
+
+def view(x, *sizes):
+    """`reshape` that never copies.
+
+    Raises
+    ------
+    RuntimeError
+        As `reshape`, or if the entries do not lie in memory in the new order (after transpose or permute): then
+        use ``reshape(...)`` or ``contiguous().view(...)``.
+    """
+    y = reshape(x, *sizes)
+    if y.storage is not x.storage and y.array.size:
+        raise RuntimeError(f"shape {x.shape} cannot be viewed as {y.shape}, for its entries lie in memory in another "
+                           "order; use reshape(...), or contiguous() before view(...)")
+    return y
+
+
+def view_as(x, other):
+    """`view` with the shape of `other`."""
+    return view(x, other.shape)
+
+
+def reshape_as(x, other):
+    """`reshape` to the shape of `other`."""
+    return reshape(x, other.shape)
+
+
+def flatten(x, start_dim=0, end_dim=-1):
+    """Merge the dims from `start_dim` to `end_dim`, both included, into one: (2, 3, 5), 1, 2 -> (2, 15)."""
+    first, last = axis_of(start_dim, x.ndim), axis_of(end_dim, x.ndim)
+    if first > last:
+        raise RuntimeError(f"start_dim {start_dim} stands after end_dim {end_dim}")
+    merged = math.prod(x.shape[first:last + 1])
+    return reshape(x, *x.shape[:first], merged, *x.shape[last + 1:])
+
+
+def ravel(x):
+    """All entries in one dim."""
+    return reshape(x, -1)
+
+
+def unflatten(x, dim, sizes):
+    """Split `dim` into several, of the given `sizes`, of which one may be -1: (2, 15), 1, (3, -1) -> (2, 3, 5)."""
+    dim, sizes = axis_of(dim, x.ndim), as_ints((sizes,))
+    known = math.prod([n for n in sizes if n != -1])
+    if -1 in sizes:  # found here: reshape could not, should another dim be empty
+        sizes = tuple(x.shape[dim] // max(known, 1) if n == -1 else n for n in sizes)
+    if math.prod(sizes) != x.shape[dim]:
+        raise RuntimeError(f"dim {dim} of shape {x.shape} cannot be split into sizes {sizes}")
+    return reshape(x, *x.shape[:dim], *sizes, *x.shape[dim + 1:])
+
+
+def squeeze(x, dim=None):
+    """Drop dims of size 1: all of them, or those named by `dim` (int or tuple); a named dim of another size stays."""
+    dims = range(x.ndim) if dim is None else distinct_dims((dim,) if isinstance(dim, int) else dim, x.ndim)
+    return reshape(x, [n for i, n in enumerate(x.shape) if n != 1 or i not in dims])
+
+
+def unsqueeze(x, dim):
+    """Insert a dim of size 1 before position `dim`: (2, 3), 1 -> (2, 1, 3); -1 appends it."""
+    dim = axis_of(dim, x.ndim + 1)
+    return reshape(x, *x.shape[:dim], 1, *x.shape[dim:])
+
+
+# Another order of the dims
+
+def permute(x, *order, dims=()):
+    """Put the dims in another order: (2, 3, 5), (2, 0, 1) -> (5, 2, 3).
+
+    Parameters
+    ----------
+    x : Tensor
+    order : int ... or one sequence, also by the keyword `dims`
+        Which dim of `x` stands at each place of the result.
+
+    Returns
+    -------
+    Tensor; a view.
+
+    Raises
+    ------
+    RuntimeError
+        If a dim is missing or occurs twice.
+    """
+    order = as_ints(order or (dims,))
+    if len(order) != x.ndim:
+        raise RuntimeError(f"permute needs each of the {x.ndim} dims of shape {x.shape} once, got {order}")
+    order = distinct_dims(order, x.ndim)
+    undo = sorted(range(x.ndim), key=order.__getitem__)
+
+    def backward(g):
+        return (g.transpose(undo),)
+
+    return Tensor.from_op("permute", x.array.transpose(order), (x,), backward, view=True)
+
+
+def transpose(x, dim0, dim1):
+    """Exchange two dims: (2, 3, 5), 0, 2 -> (5, 3, 2); a view."""
+    if x.ndim == 0:
+        axis_of(dim0, 0), axis_of(dim1, 0)
+        return permute(x)
+    dim0, dim1 = axis_of(dim0, x.ndim), axis_of(dim1, x.ndim)
+
+    def backward(g):
+        return (g.swapaxes(dim0, dim1),)
+
+    return Tensor.from_op("transpose", x.array.swapaxes(dim0, dim1), (x,), backward, view=True)
+
+
+swapaxes = swapdims = transpose
+
+
+def t(x):
+    """The transpose of a matrix; tensors of one dim or none stay as they are."""
+    if x.ndim > 2:
+        raise RuntimeError(f"t() needs at most 2 dims, got shape {x.shape}; use transpose(dim0, dim1) or mT")
+    return permute(x, *range(x.ndim)[::-1])
+
+
+def T(x):
+    """All dims in reverse order."""
+    return permute(x, *range(x.ndim)[::-1])
+
+
+def mT(x):
+    """The last two dims exchanged: a batch of matrices, each transposed."""
+    if x.ndim < 2:
+        raise RuntimeError(f"mT needs at least 2 dims, got shape {x.shape}")
+    return transpose(x, -2, -1)
+
+
+def movedim(x, source, destination):
+    """Move the dim (or dims) `source` to `destination`; the others keep their order: (2, 3, 5), 0, -1 -> (3, 5, 2)."""
+    source, destination = ((d,) if isinstance(d, int) else tuple(d) for d in (source, destination))
+    if len(source) != len(destination):
+        raise RuntimeError(f"movedim needs as many sources as destinations, got {source} and {destination}")
+    source, destination = distinct_dims(source, x.ndim), distinct_dims(destination, x.ndim)
+    order = [d for d in range(x.ndim) if d not in source]
+    for place, d in sorted(zip(destination, source)):
+        if x.ndim:
+            order.insert(place, d)
+    return permute(x, order)
+
+
+moveaxis = movedim
+
+
+# Joining
+
+def cat(tensors, dim=0):
+    """Join tensors along an existing dim: (2, 3), (5, 3) -> (7, 3).
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Of one shape except along `dim`; of mixed dtypes, which are promoted. An empty tensor of shape (0,) fits
+        everywhere and adds nothing, as in PyTorch.
+    dim : int
+
+    Raises
+    ------
+    RuntimeError
+        If the sequence is empty or the shapes differ elsewhere than along `dim`.
+    """
+    tensors = tuple(tensors)
+    if not tensors:
+        raise RuntimeError("cat needs at least one tensor")
+    like = next((x for x in tensors if x.shape != (0,)), tensors[0])
+    dim = axis_of(dim, like.ndim)
+    kept = [x.shape != (0,) or like.ndim == 1 for x in tensors]
+    for x, keep in zip(tensors, kept):
+        rest = x.shape[:dim] + x.shape[dim + 1:]
+        if keep and (x.ndim == 0 or x.ndim != like.ndim or rest != like.shape[:dim] + like.shape[dim + 1:]):
+            raise RuntimeError(f"cat along dim {dim} needs equal shapes elsewhere, got "
+                               + ", ".join(str(x.shape) for x in tensors))
+    dtype = dtypes.result_type(*tensors)
+    y = xp.concatenate([x.array.astype(dtype, copy=False) for x, keep in zip(tensors, kept) if keep], axis=dim)
+    sizes = [x.shape[dim] if keep else 0 for x, keep in zip(tensors, kept)]
+    input_dtypes = [x.dtype for x in tensors]
+    before = (slice(None),) * dim
+
+    def backward(g):
+        pieces, start = [], 0
+        for keep, size, input_dtype in zip(kept, sizes, input_dtypes):
+            piece = g[(*before, slice(start, start + size))] if keep else xp.zeros(0, g.dtype)
+            pieces.append(piece.astype(input_dtype, copy=False))
+            start += size
+        return tuple(pieces)
+
+    return Tensor.from_op("cat", y, tensors, backward)
+
+
+concat = concatenate = cat
+
+
+def stack(tensors, dim=0):
+    """Join tensors of one shape along a new dim: three of (2, 5) -> (3, 2, 5).
+
+    Raises
+    ------
+    RuntimeError
+        If the sequence is empty or the shapes differ.
+    """
+    tensors = tuple(tensors)
+    if not tensors:
+        raise RuntimeError("stack needs at least one tensor")
+    if any(x.shape != tensors[0].shape for x in tensors):
+        raise RuntimeError("stack needs equal shapes, got " + ", ".join(str(x.shape) for x in tensors))
+    dim = axis_of(dim, tensors[0].ndim + 1)
+    dtype = dtypes.result_type(*tensors)
+    y = xp.stack([x.array.astype(dtype, copy=False) for x in tensors], axis=dim)
+    input_dtypes = [x.dtype for x in tensors]
+    before = (slice(None),) * dim
+
+    def backward(g):
+        return tuple(g[(*before, i, ...)].astype(d, copy=False) for i, d in enumerate(input_dtypes))
+
+    return Tensor.from_op("stack", y, tensors, backward)
+
+
+def hstack(tensors):
+    """Join along the second dim, or along the only one: (2, 3), (2, 5) -> (2, 8)."""
+    tensors = [reshape(x, 1) if x.ndim == 0 else x for x in tensors]
+    return cat(tensors, dim=0 if not tensors or tensors[0].ndim == 1 else 1)
+
+
+def vstack(tensors):
+    """Join along the first dim, tensors of one dim as rows: (3,), (2, 3) -> (3, 3)."""
+    return cat([reshape(x, 1, -1) if x.ndim < 2 else x for x in tensors], dim=0)
+
+
+def meshgrid(*tensors, indexing="ij"):
+    """The coordinates of a grid: (2,), (3,) -> (2, 3), (2, 3), the first constant along rows.
+
+    Parameters
+    ----------
+    tensors : Tensor (n_i,) ..., or one sequence of them
+    indexing : str
+        "ij": result dims in the order of the tensors; "xy": the first two dims exchanged.
+
+    Returns
+    -------
+    tuple of Tensor, one for each of `tensors`; views.
+    """
+    if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
+        tensors = tuple(tensors[0])
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(f'meshgrid: indexing must be "ij" or "xy", got {indexing!r}')
+    shape = [x.array.size for x in tensors]
+    grids = [expand(reshape(x, *[1] * i, -1, *[1] * (len(shape) - i - 1)), shape) for i, x in enumerate(tensors)]
+    return tuple(transpose(grid, 0, 1) if indexing == "xy" and len(shape) > 1 else grid for grid in grids)
+
+
+# Cutting: every result is a view, and its gradient is zero outside the piece
+
+def piece_of(op, x, index):
+    """``x[index]`` for a tuple of ints, slices and None: a view, also where one entry is left."""
+    index = index if Ellipsis in index else (*index, Ellipsis)  # with it NumPy returns an array, not a scalar
+
+    def backward(g):
+        return (Partial(index, g),)
+
+    return Tensor.from_op(op, x.array[index], (x,), backward, view=True)
+
+
+def narrow(x, dim, start, length):
+    """The `length` entries along `dim` from `start`, which may count from the end."""
+    dim, start, length = axis_of(dim, x.ndim), operator.index(start), operator.index(length)
+    size = x.shape[dim]
+    if not -size <= start <= size:
+        raise IndexError(f"narrow: start must lie in [{-size}, {size}], got {start}")
+    start += size if start < 0 else 0
+    if length < 0 or start + length > size:
+        raise RuntimeError(f"narrow: start {start} and length {length} exceed size {size} of dim {dim}")
+    return piece_of("narrow", x, (*[slice(None)] * dim, slice(start, start + length)))
+
+
+def select(x, dim, index):
+    """Entry `index` along `dim`, which goes: (2, 3, 5), 1, 0 -> (2, 5)."""
+    if x.ndim == 0:
+        raise IndexError("select needs a tensor with at least one dim")
+    dim, index = axis_of(dim, x.ndim), operator.index(index)
+    if not -x.shape[dim] <= index < x.shape[dim]:
+        raise IndexError(f"index {index} is out of range for dim {dim} of shape {x.shape}")
+    return piece_of("select", x, (*[slice(None)] * dim, index))
+
+
+def split(x, split_size_or_sections, dim=0):
+    """Cut along `dim` into pieces of one size (the last may be smaller), or of the sizes listed.
+
+    Raises
+    ------
+    RuntimeError
+        If listed sizes do not add up to the size of `dim`, or a size is negative.
+    """
+    dim = axis_of(dim, x.ndim)
+    size, sizes = x.shape[dim], split_size_or_sections
+    if not isinstance(sizes, (tuple, list)):
+        step = operator.index(sizes)
+        if step < 0 or (step == 0 and size):
+            raise RuntimeError(f"split needs pieces of at least 1, got {step}")
+        sizes = [min(step, size - start) for start in range(0, size, step or 1)] or [0]
+    elif sum(sizes) != size or min(sizes, default=0) < 0:
+        raise RuntimeError(f"split: the sizes {list(sizes)} must add up to {size}, the size of dim {dim}")
+    ends = [sum(sizes[:i + 1]) for i in range(len(sizes))]
+    before = (slice(None),) * dim
+    return tuple(piece_of("split", x, (*before, slice(end - n, end))) for n, end in zip(sizes, ends))
+
+
+def chunk(x, chunks, dim=0):
+    """Cut along `dim` into at most `chunks` pieces of one size, of which the last may be smaller."""
+    if chunks < 1:
+        raise RuntimeError(f"chunk needs at least 1 chunk, got {chunks}")
+    size = x.shape[axis_of(dim, x.ndim)]
+    return split(x, -(-size // chunks), dim) if size else split(x, [0] * chunks, dim)
+
+
+def unbind(x, dim=0):
+    """All entries along `dim`, which goes: (2, 3), 0 -> two of (3,)."""
+    return tuple(select(x, dim, i) for i in range(x.shape[axis_of(dim, x.ndim)]))
+
+
+def diagonal(x, offset=0, dim1=0, dim2=1):
+    """The diagonal of the matrix that `dim1` and `dim2` span, as the last dim: (2, 3, 3), 0, 1, 2 -> (2, 3); a view.
+
+    `offset` above 0 takes one above the main diagonal, below 0 one below it.
+    """
+    dim1, dim2 = distinct_dims((dim1, dim2), x.ndim)
+    x_shape = x.shape
+
+    def backward(g):
+        gx = xp.zeros(x_shape, g.dtype)
+        diagonal_of(gx, offset, dim1, dim2)[...] = g
+        return (gx,)
+
+    return Tensor.from_op("diagonal", diagonal_of(x.array, offset, dim1, dim2), (x,), backward, view=True)
+
+
+def diagonal_of(a, offset, dim1, dim2):
+    """The diagonal of an array as a writable view: a square is cut out first, then einsum reads its diagonal."""
+    rows, columns = max(-offset, 0), max(offset, 0)
+    n = max(min(a.shape[dim1] - rows, a.shape[dim2] - columns), 0)
+    index = [slice(None)] * a.ndim
+    index[dim1], index[dim2] = slice(rows, rows + n), slice(columns, columns + n)
+    letters = [chr(ord("a") + i) for i in range(a.ndim)]
+    letters[dim2] = letters[dim1]
+    rest = [letter for i, letter in enumerate(letters) if i not in (dim1, dim2)]
+    return xp.einsum(f"{''.join(letters)}->{''.join(rest)}{letters[dim1]}", a[tuple(index)])
+
+
+def diag(x, diagonal=0):
+    """A vector as the diagonal of a square matrix, or a matrix's diagonal as a vector."""
+    if x.ndim == 2:
+        return clone(globals()["diagonal"](x, diagonal))
+    if x.ndim != 1:
+        raise RuntimeError(f"diag needs a vector or a matrix, got shape {x.shape}")
+    n = x.shape[0] + abs(diagonal)
+    y = xp.zeros((n, n), x.dtype)
+    diagonal_of(y, diagonal, 0, 1)[...] = x.array
+
+    def backward(g):
+        return (diagonal_of(g, diagonal, 0, 1),)
+
+    return Tensor.from_op("diag", y, (x,), backward)
+
+
+def unfold(x, dimension, size, step):
+    """All windows of `size` entries along a dim, one every `step`; the window becomes the last dim.
+
+    (2, 7), 1, 3, 2 -> (2, 3, 3): windows starting at 0, 2 and 4. Windows may overlap, so an entry's gradient is
+    the sum over the windows that it is in.
+    """
+    dim, x_shape = axis_of(dimension, x.ndim), x.shape or (1,)
+    if not 0 <= size <= x_shape[dim] or step < 1:
+        raise RuntimeError(f"unfold: a window of {size} with step {step} does not fit dim {dim} of shape {x.shape}")
+    last = (x_shape[dim] - size) // step * step  # where the last window starts
+    places = [(*[slice(None)] * dim, slice(k, k + last + 1, step)) for k in range(size)]
+    a = x.array.reshape(x_shape)
+    if size:
+        y = xp.stack([a[place] for place in places], axis=-1)
+    else:
+        y = xp.zeros((*x_shape[:dim], last // step + 1, *x_shape[dim + 1:], 0), x.dtype)
+    y = y.reshape(size) if x.ndim == 0 else y
+
+    def backward(g):
+        gx = xp.zeros(x_shape, g.dtype)
+        for k, place in enumerate(places):
+            gx[place] += g[..., k]
+        return (gx.reshape(()) if scalar else gx,)
+
+    scalar = x.ndim == 0
+    return Tensor.from_op("unfold", y, (x,), backward)
+
+
+# Copies
+
+def contiguous(x):
+    """`x` itself if its entries lie in memory row by row, else a copy that does."""
+    return x if x.array.flags.c_contiguous else clone(x)
+
+
+def clone(x):
+    """A copy, which gradients flow through."""
+    def backward(g):
+        return (g,)
+
+    return Tensor.from_op("clone", x.array.copy(), (x,), backward)
+
+
+def flip(x, *order, dims=()):
+    """Reverse the order along the given dims; a copy."""
+    axes = distinct_dims(as_ints(order or (dims,)), x.ndim)
+    index = tuple([slice(None, None, -1 if d in axes else 1) for d in range(x.ndim)])
+
+    def backward(g):
+        return (g[index],)
+
+    return Tensor.from_op("flip", x.array[index].copy(), (x,), backward)
+
+
+def roll(x, shifts, dims=None):
+    """Shift the entries along dims; those pushed out at one end come in at the other.
+
+    Parameters
+    ----------
+    x : Tensor
+    shifts : int or tuple of int
+        How far, towards larger indices.
+    dims : int or tuple of int, as many as `shifts`; by default the tensor is rolled as if it were flat
+    """
+    shifts = as_ints((shifts,))
+    axes = None if dims is None or dims == () else tuple([axis_of(d, x.ndim) for d in as_ints((dims,))])
+    if len(shifts) != (1 if axes is None else len(axes)):
+        raise RuntimeError(f"roll needs one shift for each dim, got shifts {shifts} and dims {dims}")
+    if axes is None or x.ndim == 0:
+        shifts, axes = sum(shifts), None
+    back = tuple([-s for s in shifts]) if axes else -shifts
+
+    def backward(g):
+        return (xp.roll(g, back, axis=axes),)
+
+    return Tensor.from_op("roll", xp.roll(x.array, shifts, axis=axes), (x,), backward)
+
+
+def repeat(x, *repeats):
+    """Lay copies of the tensor side by side: (2, 3), (2, 1) -> (4, 3); extra leading repeats add dims.
+
+    Raises
+    ------
+    RuntimeError
+        If there are fewer repeats than dims (`tile` allows it), or one is negative.
+    """
+    repeats = as_ints(repeats)
+    if len(repeats) < x.ndim or min(repeats, default=0) < 0:
+        raise RuntimeError(f"repeat needs a count of 0 or more for each dim of shape {x.shape}, got {repeats}")
+    shape = (1,) * (len(repeats) - x.ndim) + x.shape
+    apart = [n for pair in zip(repeats, shape) for n in pair]
+    copies = tuple(range(0, 2 * len(shape), 2))
+    x_shape = x.shape
+
+    def backward(g):
+        return (g.reshape(apart).sum(axis=copies).reshape(x_shape),)  # (r0 n0, ...) -> (r0, n0, ...) -> (n0, ...)
+
+    return Tensor.from_op("repeat", xp.tile(x.array, repeats), (x,), backward)
+
+
+def tile(x, *counts, dims=()):
+    """`repeat`, where missing leading counts are 1."""
+    counts = as_ints(counts or (dims,))
+    return repeat(x, *[1] * (x.ndim - len(counts)), *counts)
+
+
+def tril(x, diagonal=0):
+    """Zero above the main diagonal of each matrix, or above the one `diagonal` places higher."""
+    if x.ndim < 2:
+        raise RuntimeError(f"tril needs at least 2 dims, got shape {x.shape}")
+
+    def backward(g):
+        return (xp.tril(g, diagonal),)
+
+    return Tensor.from_op("tril", xp.tril(x.array, diagonal), (x,), backward)
+
+
+def triu(x, diagonal=0):
+    """Zero below the main diagonal of each matrix, or below the one `diagonal` places higher."""
+    if x.ndim < 2:
+        raise RuntimeError(f"triu needs at least 2 dims, got shape {x.shape}")
+
+    def backward(g):
+        return (xp.triu(g, diagonal),)
+
+    return Tensor.from_op("triu", xp.triu(x.array, diagonal), (x,), backward)

@@ -1,3 +1,133 @@
-"""(to be written)"""
+"""Sorting along a dim. The gradient of a sorted value goes to the place that it came from."""
+from ..autograd import Tensor
+from ..backend import xp
+from .index import add_at_positions, at_positions, flat_positions
+from .reduce import ValuesIndices, axis_of
+from .shape import squeeze
 
-__all__ = []
+__all__ = ["argsort", "kthvalue", "msort", "sort", "topk"]
+
+
+def order_of(a, axis, descending):
+    """Ids that sort the array `a` along `axis`: equal entries keep their order, NaN counts as the largest."""
+    if not descending:
+        return xp.argsort(a, axis=axis, kind="stable")
+    # the ascending order of the reversed array, read backwards, has equal entries in their first order again
+    back = (*[slice(None)] * axis, slice(None, None, -1))
+    return a.shape[axis] - 1 - xp.argsort(a[back], axis=axis, kind="stable")[back]
+
+
+def picked(op, x, axis, ids):
+    """The entries of `x` with these `ids` along `axis`, and the ids, as a named tuple of tensors."""
+    x_shape, kept = x.shape, ids.shape if x.ndim else ids.shape[1:]
+    positions = flat_positions(ids, axis, x_shape or (1,))
+
+    def backward(g):
+        return (add_at_positions(x_shape, positions, g),)
+
+    values = Tensor.from_op(op, at_positions(x.array, positions).reshape(kept), (x,), backward)
+    return ValuesIndices(values, Tensor.wrap(ids.reshape(kept)))
+
+
+def sort(x, dim=-1, descending=False, stable=False):
+    """Sort along `dim`; equal entries keep their order (whatever `stable` says), NaN counts as the largest.
+
+    Parameters
+    ----------
+    x : Tensor
+    dim : int
+    descending : bool
+    stable : bool
+        Accepted for PyTorch's sake.
+
+    Returns
+    -------
+    values, indices : Tensor, like `x`
+        A named tuple; ``values = x.gather(dim, indices)``.
+
+    Raises
+    ------
+    IndexError
+        If `x` has no dim `dim`.
+    """
+    axis = axis_of(dim, x.ndim)
+    return picked("sort", x, axis, order_of(x.array.reshape(x.shape or (1,)), axis, descending))
+
+
+def argsort(x, dim=-1, descending=False, stable=False):
+    """The indices of `sort`."""
+    axis = axis_of(dim, x.ndim)
+    return Tensor.wrap(order_of(x.array.reshape(x.shape or (1,)), axis, descending).reshape(x.shape))
+
+
+def msort(x):
+    """The values of `sort` along the first dim."""
+    return sort(x, 0).values
+
+
+def topk(x, k, dim=-1, largest=True, sorted=True):
+    """The `k` largest entries along `dim`, largest first; of equal ones those that stand first.
+
+    Parameters
+    ----------
+    x : Tensor
+    k : int
+    dim : int
+    largest : bool
+        False takes the smallest, smallest first.
+    sorted : bool
+        Accepted for PyTorch's sake; the results are always in order.
+
+    Returns
+    -------
+    values, indices : Tensor, like `x` but `k` along `dim`
+        A named tuple.
+
+    Raises
+    ------
+    IndexError
+        If `x` has no dim `dim`.
+    RuntimeError
+        If `k` is negative or larger than the size of `dim`.
+    """
+    axis = axis_of(dim, x.ndim)
+    a = x.array.reshape(x.shape or (1,))
+    n = a.shape[axis]
+    if not 0 <= k <= n:
+        raise RuntimeError(f"topk: k must lie in [0, {n}], the size of dim {dim} of shape {x.shape}, got {k}")
+    first = (*[slice(None)] * axis, slice(k))
+    if 0 < k < n // 8 and bool((a == a).all()):  # few of many, no NaN: found first, sorted then
+        candidates = candidates_of(a.swapaxes(axis, -1), k, largest).swapaxes(axis, -1)
+        within = order_of(xp.take_along_axis(a, candidates, axis), axis, largest)[first]
+        return picked("topk", x, axis, xp.take_along_axis(candidates, within, axis))
+    return picked("topk", x, axis, order_of(a, axis, largest)[first])
+
+
+def candidates_of(a, k, largest):
+    """Ids, in ascending order, of the `k` largest or smallest entries in each row of the array `a`, without NaN."""
+    n = a.shape[-1]
+    last = n - k if largest else k - 1
+    threshold = xp.partition(a, last, axis=-1)[..., last:last + 1]
+    beyond, tied = a > threshold if largest else a < threshold, a == threshold
+    room = k - beyond.sum(axis=-1, keepdims=True)  # for so many of the tied entries, the first ones
+    chosen = beyond | (tied & (xp.cumsum(tied, axis=-1) <= room))
+    return xp.nonzero(chosen)[-1].reshape(*a.shape[:-1], k)
+
+
+def kthvalue(x, k, dim=-1, keepdim=False):
+    """The `k`-th smallest entry along `dim` (1 is the smallest), and where it stands, as a named tuple.
+
+    Raises
+    ------
+    IndexError
+        If `x` has no dim `dim`.
+    RuntimeError
+        Unless 1 <= k <= the size of `dim`.
+    """
+    axis = axis_of(dim, x.ndim)
+    a = x.array.reshape(x.shape or (1,))
+    if not 1 <= k <= a.shape[axis]:
+        raise RuntimeError(f"kthvalue: k must lie in [1, {a.shape[axis]}], the size of dim {dim}, got {k}")
+    ids = order_of(a, axis, False)[(*[slice(None)] * axis, slice(k - 1, k))]
+    found = picked("kthvalue", x, axis, ids)
+    return found if keepdim or not x.ndim else ValuesIndices(*[squeeze(v, axis) for v in found])

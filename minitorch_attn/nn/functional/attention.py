@@ -1,3 +1,261 @@
-"""(to be written)"""
+"""Attention: each query reads a weighted mean of the values, weighted by how well it matches their keys.
 
-__all__ = []
+Axis letters: T query time, S key time, D width of a query and of a key, E width of a value; "..." stands for any
+leading axes, usually batch and heads.
+
+Masks say what may be seen: in a boolean mask True may be seen; a floating-point mask is added to the scores, so
+that -inf hides (and a mask of floats 0 and 1 hides nothing). A query that may see no key reads a zero row and sends
+no gradient anywhere. Hiding is exact for finite numbers: a NaN or infinity in a hidden key or value still reaches
+the result, as 0 times NaN.
+"""
+import math
+
+import numpy
+
+from ... import dtypes
+from ...autograd import Tensor
+from ...backend import xp
+from ...ops.broadcast import cast, unbroadcast
+from ...ops.shape import reshape, unsqueeze
+from ...random import keep_mask
+
+__all__ = ["attention_weights", "scaled_dot_product_attention"]
+
+
+def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *,
+                                 scale=None, enable_gqa=False):
+    r"""Attention with dot products as scores, in one kernel.
+
+    .. math:: Y = \mathrm{dropout}(P)\,V, \qquad P = \mathrm{softmax}(\mathrm{scale} \cdot Q K^\top + M)
+
+    Parameters
+    ----------
+    query : Tensor (..., T, D)
+    key : Tensor (..., S, D)
+    value : Tensor (..., S, E)
+        Leading axes broadcast.
+    attn_mask : Tensor broadcastable to (..., T, S), optional
+        Boolean: True may be seen. Floating point: M, added to the scores, and differentiable.
+    dropout_p : float in [0, 1]
+        Probability with which each weight is zeroed; the others grow by 1 / (1 - dropout_p). Nothing here knows of
+        evaluation: pass 0 then.
+    is_causal : bool
+        Query t may see keys 0..t. The two start together also when T and S differ, so one new query against S cached
+        keys sees key 0 only: leave it off while decoding, or pass a mask.
+    scale : float, optional
+        1 / sqrt(D) unless given.
+    enable_gqa : bool
+        Grouped-query attention: `query` has a multiple of the heads (third axis from the end) of `key` and `value`,
+        and each run of neighbouring query heads shares one of theirs.
+
+    Returns
+    -------
+    Tensor (..., T, E), its axes in memory in the order of those of `query`, so that heads that were split off by a
+    transposed view merge again without a copy.
+
+    Raises
+    ------
+    RuntimeError
+        If dtypes differ or are not floating point, shapes do not fit, `dropout_p` is outside [0, 1], or both
+        `attn_mask` and `is_causal` are given.
+
+    References
+    ----------
+    Vaswani et al. 2017, "Attention Is All You Need", equation 1. Grouped queries: Ainslie et al. 2023, "GQA".
+    """
+    if enable_gqa:
+        return _grouped(query, key, value, attn_mask, dropout_p, is_causal, scale)
+    _check(query, key, value, attn_mask, dropout_p, is_causal)
+    dtype, inputs = query.dtype, _widen(query, key, value, attn_mask)
+    q, k, v, *mask = [x.array for x in inputs]
+    scale = _scale(q, scale)
+    q = q * scale
+    e, total = _exp_rows(_scores(q, k, *mask, is_causal=is_causal))
+    keep, grow = None, 1.0
+    if dropout_p:
+        keep, grow = keep_mask(e.shape, dropout_p), 1 / (1 - dropout_p) if dropout_p < 1 else 0.0
+    # The weights are e / total: dividing the (T, E) result instead spares a pass over (T, S).
+    y = _product(e if keep is None else e * keep, v, q)  # (..., T, S) (..., S, E) -> (..., T, E)
+    y *= grow / total
+
+    def backward(g):
+        # Y = (grow/total keep e) V. The weights P = e/total get dP = grow keep (g V^T), and softmax turns that into
+        # dS = P (dP - delta), where delta is the mean of dP under P; that is g.y, for y is the same mean of V.
+        g_share = g * (grow / total)
+        gq = gk = gv = gmask = None
+        if needs[2]:
+            gv = _product((e if keep is None else e * keep).swapaxes(-1, -2), g_share, v)
+            gv = unbroadcast(gv, v.shape)
+        if any(needs[:2] + needs[3:]):
+            gs = xp.matmul(g_share, v.swapaxes(-1, -2))  # (..., T, E) (..., E, S) -> (..., T, S)
+            if keep is not None:
+                gs *= keep
+            gs -= xp.einsum("...e,...e->...", g, y)[..., None] / total
+            gs *= e
+            gq, gk, gmask = _score_gradients(gs, q, k, scale, needs, mask_shape)
+        return (gq, gk, gv, gmask)[:len(needs)]
+
+    needs = [x.requires_grad for x in inputs]
+    mask_shape = mask[0].shape if mask else None
+    return cast(Tensor.from_op("scaled_dot_product_attention", y, inputs, backward), dtype)
+
+
+def attention_weights(query, key, attn_mask=None, is_causal=False, *, scale=None):
+    r"""The weights P of `scaled_dot_product_attention`, to look at or to multiply with values.
+
+    .. math:: P = \mathrm{softmax}(\mathrm{scale} \cdot Q K^\top + M)
+
+    Parameters
+    ----------
+    query : Tensor (..., T, D)
+    key : Tensor (..., S, D)
+    attn_mask, is_causal, scale
+        As in `scaled_dot_product_attention`.
+
+    Returns
+    -------
+    Tensor (..., T, S); each row sums to 1, or is zero where the query may see no key.
+
+    Raises
+    ------
+    RuntimeError
+        As `scaled_dot_product_attention`.
+    """
+    _check(query, key, key, attn_mask, 0.0, is_causal)
+    dtype, inputs = query.dtype, _widen(query, key, attn_mask)
+    q, k, *mask = [x.array for x in inputs]
+    scale = _scale(q, scale)
+    q = q * scale
+    p, total = _exp_rows(_scores(q, k, *mask, is_causal=is_causal))
+    p /= total
+
+    def backward(g):
+        gs = g - xp.einsum("...s,...s->...", g, p)[..., None]  # dS = P (g - mean of g under P)
+        gs *= p
+        return _score_gradients(gs, q, k, scale, needs, mask_shape)[:len(needs)]
+
+    needs = [x.requires_grad for x in inputs]
+    mask_shape = mask[0].shape if mask else None
+    return cast(Tensor.from_op("attention_weights", p, inputs, backward), dtype)
+
+
+def _grouped(query, key, value, attn_mask, dropout_p, is_causal, scale):
+    """Attention where each head of `key` and `value` serves a run of heads of `query`, without being copied."""
+    heads, groups = (x.shape[-3] if x.ndim > 2 else 0 for x in (query, key))
+    if not groups or heads % groups or value.ndim < 3 or value.shape[-3] != groups:
+        raise RuntimeError("enable_gqa needs query (..., H, T, D), key (..., K, S, D) and value (..., K, S, E) with K "
+                           f"dividing H, got {query.shape}, {key.shape} and {value.shape}")
+
+    def split(x):  # (..., H, T, D) -> (..., K, H/K, T, D)
+        sizes = (groups, heads // groups) if x.shape[-3] == heads else (1, 1)
+        return reshape(x, *x.shape[:-3], *sizes, *x.shape[-2:])
+
+    if attn_mask is not None and attn_mask.ndim > 2:
+        attn_mask = split(attn_mask)
+    y = scaled_dot_product_attention(split(query), unsqueeze(key, -3), unsqueeze(value, -3), attn_mask, dropout_p,
+                                     is_causal, scale=scale)
+    return reshape(y, *y.shape[:-4], heads, *y.shape[-2:])  # (..., K, H/K, T, E) -> (..., H, T, E)
+
+
+def _check(query, key, value, attn_mask, dropout_p, is_causal):
+    """Raise RuntimeError with the likely fix unless attention is defined for these arguments."""
+    given = f"query {query.dtype}{query.shape}, key {key.dtype}{key.shape}, value {value.dtype}{value.shape}"
+    if not query.dtype == key.dtype == value.dtype or query.dtype.kind != "f":
+        raise RuntimeError(f"query, key and value must have one floating-point dtype, got {given}")
+    fits = min(query.ndim, key.ndim, value.ndim) > 1
+    if not fits or query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
+        raise RuntimeError(f"attention needs query (..., T, D), key (..., S, D) and value (..., S, E), got {given}")
+    try:
+        lead = numpy.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+        numpy.broadcast_shapes(lead, value.shape[:-2])
+    except ValueError:
+        raise RuntimeError(f"the leading axes do not broadcast: {given}; where key and value have fewer heads, pass "
+                           "enable_gqa=True") from None
+    if not 0 <= dropout_p <= 1:
+        raise RuntimeError(f"dropout_p must lie in [0, 1], got {dropout_p}")
+    if attn_mask is not None:
+        _check_mask(attn_mask, (*lead, query.shape[-2], key.shape[-2]), is_causal)
+
+
+def _check_mask(attn_mask, shape, is_causal):
+    """Raise RuntimeError unless the mask fits scores of this shape and says clearly what may be seen."""
+    if is_causal:
+        raise RuntimeError("give attn_mask or is_causal=True, not both; a causal mask of your own is "
+                           "ones(T, S, dtype=bool).tril(), to be combined with another by &")
+    if attn_mask.dtype.kind not in "bf":
+        raise RuntimeError(f"attn_mask must be boolean (True may be seen) or floating point (added to the scores), "
+                           f"got {attn_mask.dtype}; a mask of whole numbers 0 and 1 becomes one by .bool()")
+    lead = len(shape) - attn_mask.ndim
+    if lead < 0 or any(n not in (1, full) for n, full in zip(attn_mask.shape, shape[lead:])):
+        raise RuntimeError(f"attn_mask {attn_mask.shape} does not broadcast to the scores' (..., T, S) = {shape}")
+
+
+def _widen(*inputs):
+    """The tensors among `inputs`, all in the dtype of the first, or in float32 if that is float16.
+
+    NumPy has no fast product of float16, and scores easily pass 65504, its largest number.
+    """
+    dtype = dtypes.float32 if inputs[0].dtype == dtypes.float16 else inputs[0].dtype
+    return [x if x.dtype == dtypes.bool else cast(x, dtype) for x in inputs if x is not None]
+
+
+def _scale(q, scale):
+    """The factor of the scores: 1 / sqrt(D), which keeps their variance that of one entry, unless given."""
+    return 1 / math.sqrt(q.shape[-1] or 1) if scale is None else scale
+
+
+def _scores(q, k, mask=None, is_causal=False):
+    """``q @ k^T`` plus the mask; -inf at what may not be seen."""
+    scores = xp.matmul(q, k.swapaxes(-1, -2))  # (..., T, D) (..., D, S) -> (..., T, S)
+    if is_causal:
+        mask = xp.tri(*scores.shape[-2:], dtype=bool)
+    if mask is not None and mask.dtype == dtypes.bool:
+        seen, mask = mask, xp.zeros(mask.shape, scores.dtype)
+        mask[~seen] = -math.inf
+    if mask is not None:
+        scores += mask
+    return scores
+
+
+def _exp_rows(scores):
+    """Softmax in two parts: e = exp(scores - row's maximum), written over `scores`, and each row's sum of e.
+
+    A row that is -inf throughout has no softmax; e = 0 and sum 1 make its weights zero.
+    """
+    if scores.shape[-1]:
+        top = xp.max(scores, axis=-1, keepdims=True)
+        top[top == -math.inf] = 0  # -inf - -inf would be NaN
+        scores -= top
+    e = xp.exp(scores, out=scores)
+    total = xp.matmul(e, xp.ones((e.shape[-1], 1), e.dtype))  # a product with ones is NumPy's fastest row sum
+    total[total == 0] = 1
+    return e, total
+
+
+def _product(a, b, like):
+    """``a @ b`` in memory that has its axes in the order of those of `like`.
+
+    The result or gradient of a view of heads is then such a view too, and undoing the view copies nothing.
+    """
+    if not a.shape[:-2] == b.shape[:-2] == like.shape[:-2]:
+        return xp.matmul(a, b)
+    order = [*sorted(range(a.ndim - 1), key=lambda i: -like.strides[i]), a.ndim - 1]
+    shape = (*a.shape[:-1], b.shape[-1])
+    out = xp.empty([shape[i] for i in order], a.dtype).transpose([order.index(i) for i in range(a.ndim)])
+    return xp.matmul(a, b, out=out)
+
+
+def _score_gradients(gs, q, k, scale, needs, mask_shape):
+    """From the gradient of the scores (q scaled) @ k^T + mask to those of query, key and mask.
+
+    dQ = scale dS K, dK = dS^T (scale Q), and the mask is added, so it gets dS itself.
+    """
+    gq = gk = gmask = None
+    if needs[0]:
+        gq = unbroadcast(_product(gs, k, q), q.shape)
+        gq *= scale
+    if needs[1]:
+        gk = unbroadcast(_product(gs.swapaxes(-1, -2), q, k), k.shape)
+    if mask_shape is not None and needs[-1]:
+        gmask = unbroadcast(gs, mask_shape)
+    return gq, gk, gmask

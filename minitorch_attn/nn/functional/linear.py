@@ -1,3 +1,61 @@
-"""(to be written)"""
+"""The affine map."""
+import math
 
-__all__ = []
+from ...autograd import Tensor
+from ...backend import xp
+
+__all__ = ["linear"]
+
+
+def linear(x, weight, bias=None):
+    """The affine map y = x W^T + b of the last axis.
+
+    All leading axes are one long axis of rows, so that forward is one matrix product and backward two.
+
+    Parameters
+    ----------
+    x : Tensor (..., in)
+    weight : Tensor (out, in)
+    bias : Tensor (out,), optional
+
+    Returns
+    -------
+    Tensor (..., out)
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes do not fit together, or the dtypes differ.
+    """
+    check_linear(x, weight, bias)
+    w, lead = weight.array, x.shape[:-1]
+    rows = x.array.reshape(math.prod(lead), w.shape[1])  # (..., in) -> (N, in)
+    y = rows @ w.T  # (N, out)
+    if bias is not None:
+        y += bias.array
+    x_shape, x_needs, weight_needs = x.shape, x.requires_grad, weight.requires_grad
+    bias_needs = bias is not None and bias.requires_grad
+
+    def backward(g):
+        # y_no = sum_i x_ni w_oi + b_o, so x_ni and w_oi receive each other times g_no, summed over what they lack
+        g = g.reshape(len(rows), w.shape[0])  # (..., out) -> (N, out)
+        gx = (g @ w).reshape(x_shape) if x_needs else None
+        gw = g.T @ rows if weight_needs else None
+        gb = xp.ones(len(rows), g.dtype) @ g if bias_needs else None  # several times faster than g.sum(0)
+        return (gx, gw, gb)[:inputs]
+
+    inputs = 2 if bias is None else 3
+    y = y.reshape(*lead, w.shape[0])  # (N, out) -> (..., out)
+    return Tensor.from_op("linear", y, (x, weight, bias)[:inputs], backward)
+
+
+def check_linear(x, weight, bias):
+    """Raise RuntimeError unless x (..., in), weight (out, in) and bias (out,) or None fit together."""
+    if weight.ndim != 2 or x.ndim == 0 or x.shape[-1] != weight.shape[1]:
+        raise RuntimeError(f"linear needs x (..., in) and weight (out, in), got x {x.shape} and weight "
+                           f"{weight.shape}; the last axis of both must have the same size")
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise RuntimeError(f"linear needs bias ({weight.shape[0]},) for weight {weight.shape}, got {bias.shape}")
+    if x.dtype != weight.dtype or (bias is not None and bias.dtype != weight.dtype):
+        raise RuntimeError(f"linear needs one dtype, got x {x.dtype}, weight {weight.dtype}"
+                           + (f", bias {bias.dtype}" if bias is not None else "") + "; convert one with to(dtype)")

@@ -1,3 +1,351 @@
-"""(to be written)"""
+"""Normalisation: by mean and variance, by the root mean square, by a norm.
 
-__all__ = []
+Throughout, x_hat is the normalised input before weight and bias, and r the reciprocal that scales it.
+"""
+import math
+from itertools import compress
+
+from ...autograd import Tensor
+from ...backend import quiet, xp
+from ...ops.broadcast import as_tensor_pair, sum_axes, unbroadcast
+from ...ops.elementwise import clamp_min, div
+from ...ops.reduce import axis_of, norm
+from .activation import through_float32
+
+__all__ = ["batch_norm", "cosine_similarity", "group_norm", "layer_norm", "normalize", "rms_norm"]
+
+
+@quiet
+@through_float32
+def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
+    """Give each sample mean 0 and variance 1 over its last axes, then scale and shift.
+
+    y = x_hat w + b with x_hat = (x - mean) r and r = 1 / sqrt(variance + eps), the variance being the mean square.
+
+    Parameters
+    ----------
+    x : Tensor (..., *normalized_shape)
+    normalized_shape : int or several
+        The sizes of the axes that are normalised together.
+    weight, bias : Tensor normalized_shape, optional
+    eps : float
+        Keeps the root away from 0.
+
+    Returns
+    -------
+    Tensor like x
+
+    Raises
+    ------
+    RuntimeError
+        If x does not end in `normalized_shape`, or weight or bias has another shape or dtype.
+
+    References
+    ----------
+    Ba, Kiros and Hinton, "Layer normalization", arXiv:1607.06450, 2016, eq. 3 and 4.
+    """
+    shape, tail = x.shape, ends_in("layer_norm", x, normalized_shape, weight, bias)
+    n = math.prod(tail)
+    w = xp.ones(n, x.dtype) if weight is None else weight.array.reshape(n)
+    rows = x.array.reshape(math.prod(shape[:len(shape) - len(tail)]), n)  # (..., *tail) -> (N, n)
+    x_hat = rows - (rows @ xp.full(n, 1 / n, x.dtype))[:, None]
+    r = 1 / xp.sqrt(xp.einsum("ij,ij->i", x_hat, x_hat) / n + eps)[:, None]
+    x_hat *= r
+    y = x_hat * w
+    if bias is not None:
+        y += bias.array.reshape(n)
+
+    def backward(g):
+        # With h = g w, the gradient of x_hat: gx = r (h - mean(h) - x_hat mean(h x_hat)), means over the row. For
+        # x_hat stays the same when x moves along 1 or along x_hat, and so h loses its parts along those two.
+        # The means, and the gradients of w and b, are matrix products of g and g x_hat with vectors.
+        g = g.reshape(x_hat.shape)
+        t = g * x_hat
+        ones, share = xp.ones(len(t), g.dtype), w / n
+        gw, gb, mean_h, mean_hx = ones @ t, ones @ g, (g @ share)[:, None], (t @ share)[:, None]
+        xp.multiply(x_hat, mean_hx, out=t)
+        t += mean_h
+        gx = g * w
+        gx -= t
+        gx *= r
+        return tuple(compress((gx.reshape(shape), gw.reshape(tail), gb.reshape(tail)), present))
+
+    present = (True, weight is not None, bias is not None)
+    return Tensor.from_op("layer_norm", y.reshape(shape), tuple(compress((x, weight, bias), present)), backward)
+
+
+@quiet
+@through_float32
+def rms_norm(x, normalized_shape, weight=None, eps=None):
+    """Scale each sample to root mean square 1 over its last axes, then by a weight.
+
+    y = x r w with r = 1 / sqrt(mean(x^2) + eps).
+
+    Parameters
+    ----------
+    x : Tensor (..., *normalized_shape)
+    normalized_shape : int or several
+        The sizes of the axes that are normalised together.
+    weight : Tensor normalized_shape, optional
+    eps : float, optional
+        Keeps the root away from 0; by default the distance from 1 to the next number of x's dtype.
+
+    Returns
+    -------
+    Tensor like x
+
+    Raises
+    ------
+    RuntimeError
+        If x does not end in `normalized_shape`, or weight has another shape or dtype.
+
+    References
+    ----------
+    Zhang and Sennrich, "Root mean square layer normalization", NeurIPS 2019, eq. 4.
+    """
+    shape, tail = x.shape, ends_in("rms_norm", x, normalized_shape, weight)
+    n = math.prod(tail)
+    w = xp.ones(n, x.dtype) if weight is None else weight.array.reshape(n)
+    rows = x.array.reshape(math.prod(shape[:len(shape) - len(tail)]), n)  # (..., *tail) -> (N, n)
+    eps = float(xp.finfo(x.dtype).eps) if eps is None else eps
+    r = 1 / xp.sqrt(xp.einsum("ij,ij->i", rows, rows) / n + eps)
+    y = rows * r[:, None]
+    y *= w
+
+    def backward(g):
+        # With h = g w: gx = r h - x r^3 mean(h x), where the second part is what x contributes through r.
+        g = g.reshape(rows.shape)
+        t = g * rows
+        gw, mean_hx = r @ t, t @ (w / n)
+        xp.multiply(rows, (r ** 3 * mean_hx)[:, None], out=t)
+        gx = g * w
+        gx *= r[:, None]
+        gx -= t
+        return tuple(compress((gx.reshape(shape), gw.reshape(tail)), present))
+
+    present = (True, weight is not None)
+    return Tensor.from_op("rms_norm", y.reshape(shape), tuple(compress((x, weight), present)), backward)
+
+
+def ends_in(name, x, normalized_shape, *parameters):
+    """`normalized_shape` as a tuple; RuntimeError unless x ends in it and each parameter (or None) has that shape."""
+    tail = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if not tail or x.shape[-len(tail):] != tail:
+        raise RuntimeError(f"{name} needs x whose last axes are normalized_shape {tail}, got {x.shape}")
+    check_parameters(name, x, tail, *parameters)
+    return tail
+
+
+def check_parameters(name, x, shape, *parameters):
+    """RuntimeError unless each parameter is None or has that shape and x's dtype."""
+    for p in parameters:
+        if p is not None and (p.shape != shape or p.dtype != x.dtype):
+            raise RuntimeError(f"{name} needs weight and bias {x.dtype}{shape} for x {x.dtype}{x.shape}, got "
+                               f"{p.dtype}{p.shape}")
+
+
+@quiet
+@through_float32
+def group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
+    """Give each group of channels of each sample mean 0 and variance 1, then scale and shift each channel.
+
+    y = x_hat w_c + b_c with x_hat = (x - mean) / sqrt(variance + eps), over C / num_groups channels and all positions.
+
+    Parameters
+    ----------
+    x : Tensor (N, C, ...)
+    num_groups : int
+        Divides C.
+    weight, bias : Tensor (C,), optional
+    eps : float
+
+    Returns
+    -------
+    Tensor like x
+
+    Raises
+    ------
+    RuntimeError
+        If `num_groups` does not divide C, or weight or bias is not (C,) of x's dtype.
+
+    References
+    ----------
+    Wu and He, "Group normalization", ECCV 2018, eq. 1 to 5.
+    """
+    shape = x.shape
+    if len(shape) < 2 or num_groups < 1 or shape[1] % num_groups:
+        raise RuntimeError(f"group_norm needs x (N, C, ...) and a number of groups that divides C, got {shape} and "
+                           f"{num_groups}")
+    check_parameters("group_norm", x, shape[1:2], weight, bias)
+    grouped = (shape[0], num_groups, math.prod(shape[1:]) // num_groups)
+    x_hat, r = standardised(x.array.reshape(grouped), (2,), eps)  # (N, C, ...) -> (N, groups, rest)
+    x_hat = x_hat.reshape(shape)
+    w, y = affine(x_hat, weight, bias)
+
+    def backward(g):
+        over = (0, *range(2, g.ndim))
+        gx = standardised_backward((g * w).reshape(grouped), x_hat.reshape(grouped), r, (2,)).reshape(shape)
+        return tuple(compress((gx, xp.sum(g * x_hat, axis=over), xp.sum(g, axis=over)), present))
+
+    present = (True, weight is not None, bias is not None)
+    return Tensor.from_op("group_norm", y, tuple(compress((x, weight, bias), present)), backward)
+
+
+@quiet
+@through_float32
+def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
+    """Give each channel mean 0 and variance 1 over the batch and all positions, then scale and shift it.
+
+    y = x_hat w_c + b_c with x_hat = (x - mean) / sqrt(variance + eps). In training mean and variance are those of
+    this batch, and the running ones move towards them by `momentum` (the variance without bias); otherwise the
+    running ones are used as they are.
+
+    Parameters
+    ----------
+    x : Tensor (N, C, ...)
+    running_mean, running_var : Tensor (C,) or None
+        Written to in training.
+    weight, bias : Tensor (C,), optional
+    training : bool
+    momentum, eps : float
+
+    Returns
+    -------
+    Tensor like x
+
+    Raises
+    ------
+    ValueError
+        If in training there is only one value per channel.
+    RuntimeError
+        If `running_mean` or `running_var` is missing out of training, or weight or bias is not (C,) of x's dtype.
+
+    References
+    ----------
+    Ioffe and Szegedy, "Batch normalization", ICML 2015, algorithm 1.
+    """
+    shape, over = x.shape, (0, *range(2, x.ndim))
+    check_parameters("batch_norm", x, shape[1:2], running_mean, running_var, weight, bias)
+    if training:
+        count = x.array.size // max(math.prod(shape[1:2]), 1)
+        if count == 1:
+            raise ValueError(f"batch_norm needs more than one value per channel in training, got x {shape}")
+        x_hat, r = standardised(x.array, over, eps)
+        update_running(running_mean, running_var, x.array, over, count, momentum)
+    else:
+        if running_mean is None or running_var is None:
+            raise RuntimeError("batch_norm out of training needs running_mean and running_var")
+        r = by_channel(1 / xp.sqrt(running_var.array + eps), x.ndim)
+        x_hat = (x.array - by_channel(running_mean.array, x.ndim)) * r
+    w, y = affine(x_hat, weight, bias)
+
+    def backward(g):
+        h = g * w
+        gx = standardised_backward(h, x_hat, r, over) if training else h * r
+        return tuple(compress((gx, xp.sum(g * x_hat, axis=over), xp.sum(g, axis=over)), present))
+
+    present = (True, weight is not None, bias is not None)
+    return Tensor.from_op("batch_norm", y, tuple(compress((x, weight, bias), present)), backward)
+
+
+def update_running(running_mean, running_var, x, over, count, momentum):
+    """Move the running mean and variance (tensors or None) towards those of the array x by `momentum`."""
+    with_mean = xp.mean(x, axis=over)
+    for running, now in ((running_mean, with_mean), (running_var, xp.var(x, axis=over) * (count / (count - 1)))):
+        if running is not None:
+            running.array[...] = (1 - momentum) * running.array + momentum * now
+            running.mark_written()
+
+
+def by_channel(p, ndim):
+    """(C,) -> (C, 1, ...), which broadcasts along the channels of an array of `ndim` axes."""
+    return p.reshape(-1, *[1] * (ndim - 2))
+
+
+def affine(x_hat, weight, bias):
+    """The weight as an array that broadcasts along channels, and y = x_hat w + b."""
+    w = xp.ones(x_hat.shape[1], x_hat.dtype) if weight is None else weight.array
+    w = by_channel(w, x_hat.ndim)
+    y = x_hat * w
+    if bias is not None:
+        y += by_channel(bias.array, x_hat.ndim)
+    return w, y
+
+
+def standardised(x, axes, eps):
+    """x_hat = (x - mean) r and r = 1 / sqrt(variance + eps), over `axes`."""
+    n = math.prod(x.shape[i] for i in axes)
+    x_hat = x - sum_axes(x, axes) / n
+    r = 1 / xp.sqrt(sum_axes(x_hat * x_hat, axes) / n + eps)
+    x_hat *= r
+    return x_hat, r
+
+
+def standardised_backward(h, x_hat, r, axes):
+    """The gradient of x, from that of x_hat: r (h - mean(h) - x_hat mean(h x_hat)), as in `layer_norm`."""
+    n = math.prod(h.shape[i] for i in axes)
+    gx = x_hat * (sum_axes(h * x_hat, axes) / -n)
+    gx -= sum_axes(h, axes) / n
+    gx += h
+    gx *= r
+    return gx
+
+
+def normalize(x, p=2.0, dim=1, eps=1e-12):
+    """x / max(||x||_p, eps), the norm being taken along `dim`.
+
+    Parameters
+    ----------
+    x : Tensor
+    p : float
+        The order of the norm.
+    dim : int or several
+    eps : float
+        The least number to divide by.
+
+    Returns
+    -------
+    Tensor like x
+    """
+    return div(x, clamp_min(norm(x, p, dim, keepdim=True), eps))
+
+
+@quiet
+def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    """The cosine of the angle between two vectors: <u, v> with u = x1 / max(|x1|, eps) and v = x2 / max(|x2|, eps).
+
+    Parameters
+    ----------
+    x1, x2 : Tensor
+        Broadcast against each other.
+    dim : int
+        The axis of the vectors, in the broadcast shape.
+    eps : float
+        The least number to divide by.
+
+    Returns
+    -------
+    Tensor of the broadcast shape without `dim`, in [-1, 1]
+
+    Raises
+    ------
+    IndexError
+        If `dim` lies outside [-ndim, ndim).
+    """
+    x1, x2, a, b = as_tensor_pair(x1, x2)
+    a_shape, b_shape = a.shape, b.shape
+    a, b = xp.broadcast_arrays(xp.atleast_1d(a), xp.atleast_1d(b))
+    axis = axis_of(dim, a.ndim)
+    a_norm, b_norm = (xp.sqrt(sum_axes(v * v, (axis,))) for v in (a, b))
+    u, v = a / xp.maximum(a_norm, eps), b / xp.maximum(b_norm, eps)
+    y = sum_axes(u * v, (axis,))
+
+    def backward(g):
+        # |u| = 1 unless eps took the place of the norm, so that a change of x1 along u changes nothing:
+        # gx1 = g (v - <u, v> u) / |x1|, without the second part where eps did
+        g = g.reshape(y.shape)
+        ga = g * (v - xp.where(a_norm > eps, y, 0.0) * u) / xp.maximum(a_norm, eps)
+        gb = g * (u - xp.where(b_norm > eps, y, 0.0) * v) / xp.maximum(b_norm, eps)
+        return unbroadcast(ga, a_shape), unbroadcast(gb, b_shape)
+
+    return Tensor.from_op("cosine_similarity", xp.squeeze(y, axis=axis), (x1, x2), backward)

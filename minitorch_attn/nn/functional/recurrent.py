@@ -1,3 +1,301 @@
-"""(to be written)"""
+"""Recurrent networks: a state that is updated from the input, step by step; each kernel runs over a whole sequence.
 
-__all__ = []
+What does not wait for the state is done for all steps at once: the product of the inputs with their weights before
+the steps, the gradients of the weights after them. A cell is a sequence of one step.
+
+Axis letters: T time, B batch, I width of the input, H width of the state. Gates lie one after the other in the rows
+of the weights, in PyTorch's order: GRU r, z, n; LSTM i, f, g, o.
+"""
+from ...autograd import Tensor
+from ...backend import xp
+from ...ops.broadcast import unbroadcast
+from ...ops.shape import squeeze, unbind, unsqueeze
+
+__all__ = ["gru", "gru_cell", "lstm", "lstm_cell", "rnn", "rnn_relu_cell", "rnn_tanh_cell"]
+
+
+def rnn(x, h0, w_ih, w_hh, b_ih=None, b_hh=None, nonlinearity="tanh", reverse=False):
+    r"""An Elman network over time.
+
+    .. math:: h_t = \phi(W_{ih} x_t + b_{ih} + W_{hh} h_{t-1} + b_{hh})
+
+    Parameters
+    ----------
+    x : Tensor (T, B, I)
+    h0 : Tensor (B, H)
+    w_ih : Tensor (H, I)
+    w_hh : Tensor (H, H)
+    b_ih, b_hh : Tensor (H,), optional
+    nonlinearity : "tanh" or "relu"
+    reverse : bool
+        Run from the last step to the first.
+
+    Returns
+    -------
+    Tensor (T, B, H), the state after each step, in the order of `x`.
+
+    Raises
+    ------
+    RuntimeError
+        If shapes or dtypes do not fit, or T is 0.
+    ValueError
+        If `nonlinearity` is another word.
+
+    References
+    ----------
+    Elman 1990, "Finding structure in time".
+    """
+    _check(x, h0, w_ih, w_hh, 1)
+    if nonlinearity not in ("tanh", "relu"):
+        raise ValueError(f'nonlinearity must be "tanh" or "relu", got {nonlinearity!r}')
+    inputs = _given(x, h0, w_ih, w_hh, b_ih, b_hh)
+    x, h0, w_ih, w_hh, *b = [v.array for v in inputs]
+    if reverse:
+        x = x[::-1]
+    a = _project(x, w_ih, *b)  # (T, B, I) -> (T, B, H)
+    hs = xp.empty((len(x) + 1, *h0.shape), h0.dtype)
+    hs[0] = h0
+    for t in range(len(x)):
+        h = xp.matmul(hs[t], w_hh.T, out=hs[t + 1])
+        h += a[t]
+        xp.tanh(h, out=h) if nonlinearity == "tanh" else xp.maximum(h, 0, out=h)
+    y = hs[1:]
+
+    def backward(g):
+        # da_t = phi'(a_t) dh_t, where dh_t = g_t + W_hh^T da_{t+1}
+        g = g[::-1] if reverse else g
+        slope = 1 - y * y if nonlinearity == "tanh" else (y > 0).astype(y.dtype)
+        ga, gh = xp.empty_like(slope), xp.zeros_like(h0)
+        for t in reversed(range(len(x))):
+            gh = xp.multiply(g[t] + gh, slope[t], out=ga[t]) @ w_hh
+        gx, gw_ih, gb = _affine_gradients(ga, x, w_ih, needs_gx)
+        _, gw_hh, _ = _affine_gradients(ga, hs[:-1], w_hh, False)
+        return (gx[::-1] if reverse and needs_gx else gx, gh, gw_ih, gw_hh, gb, gb)[:count]
+
+    needs_gx, count = inputs[0].requires_grad, len(inputs)
+    return Tensor.from_op("rnn", y[::-1] if reverse else y, inputs, backward)
+
+
+def gru(x, h0, w_ih, w_hh, b_ih=None, b_hh=None, reverse=False):
+    r"""A network of gated recurrent units over time.
+
+    .. math::
+        r_t &= \sigma(W_{ir} x_t + b_{ir} + W_{hr} h_{t-1} + b_{hr}) \\
+        z_t &= \sigma(W_{iz} x_t + b_{iz} + W_{hz} h_{t-1} + b_{hz}) \\
+        n_t &= \tanh(W_{in} x_t + b_{in} + r_t (W_{hn} h_{t-1} + b_{hn})) \\
+        h_t &= (1 - z_t)\, n_t + z_t h_{t-1}
+
+    Parameters
+    ----------
+    x : Tensor (T, B, I)
+    h0 : Tensor (B, H)
+    w_ih : Tensor (3H, I)
+    w_hh : Tensor (3H, H)
+    b_ih, b_hh : Tensor (3H,), optional
+    reverse : bool
+        Run from the last step to the first.
+
+    Returns
+    -------
+    Tensor (T, B, H), the state after each step, in the order of `x`.
+
+    Raises
+    ------
+    RuntimeError
+        If shapes or dtypes do not fit, or T is 0.
+
+    References
+    ----------
+    Cho et al. 2014, "Learning Phrase Representations using RNN Encoder-Decoder"; with the reset gate after the
+    matrix product, as in PyTorch and cuDNN, not before it as in the paper.
+    """
+    _check(x, h0, w_ih, w_hh, 3)
+    inputs = _given(x, h0, w_ih, w_hh, b_ih, b_hh)
+    x, h0, w_ih, w_hh, *b = [v.array for v in inputs]
+    if reverse:
+        x = x[::-1]
+    steps, (batch, width) = len(x), h0.shape
+    gates = _project(x, w_ih, *b[:1])  # (T, B, I) -> (T, B, 3H); becomes r, z, n step by step
+    from_h = xp.empty_like(gates)
+    hs = xp.empty((steps + 1, batch, width), h0.dtype)
+    hs[0] = h0
+    for t in range(steps):
+        c = xp.matmul(hs[t], w_hh.T, out=from_h[t])  # (B, H) -> (B, 3H)
+        if b:
+            c += b[1]
+        rz, n = gates[t, :, :2 * width], gates[t, :, 2 * width:]
+        rz += c[:, :2 * width]
+        _sigmoid_in_place(rz)
+        n += rz[:, :width] * c[:, 2 * width:]
+        xp.tanh(n, out=n)
+        h = xp.subtract(hs[t], n, out=hs[t + 1])
+        h *= rz[:, width:]
+        h += n  # n + z (h_{t-1} - n)
+    y = hs[1:]
+
+    def backward(g):
+        # A step's result moves with its pre-activations a (from x) and c (from h), gate by gate, by
+        #   dh/dn = (1 - z)(1 - n^2),  dh/dz = (h_{t-1} - n) z(1 - z),  dh/dr = dh/dn c_n r(1 - r),
+        # and c_n differs from a_n by the factor r. So all factors are known before the walk back, which only has to
+        # carry dh_t = g_t + z_{t+1} dh_{t+1} + W_hh^T dc_{t+1}.
+        g = g[::-1] if reverse else g
+        r, z, n = (gates[:, :, i * width:(i + 1) * width] for i in range(3))
+        by_n, by_z = (1 - z) * (1 - n * n), (hs[:-1] - n) * z * (1 - z)
+        by_r = by_n * from_h[:, :, 2 * width:] * r * (1 - r)
+        by_gate = xp.stack([by_r, by_z, by_n * r], axis=2)  # (T, B, H) -> (T, B, 3, H)
+        gc, ghs, gh = xp.empty_like(by_gate), xp.empty_like(y), xp.zeros_like(h0)
+        for t in reversed(range(steps)):
+            gh = xp.add(g[t], gh, out=ghs[t])
+            xp.multiply(by_gate[t], gh[:, None], out=gc[t])
+            gh = gh * z[t]
+            gh += gc[t].reshape(batch, -1) @ w_hh  # (B, 3H) -> (B, H)
+        _, gw_hh, gb_hh = _affine_gradients(gc, hs[:-1], w_hh, False)
+        ga = gc  # from here on only the part of n differs
+        xp.multiply(ghs, by_n, out=ga[:, :, 2])
+        gx, gw_ih, gb_ih = _affine_gradients(ga, x, w_ih, needs_gx)
+        return (gx[::-1] if reverse and needs_gx else gx, gh, gw_ih, gw_hh, gb_ih, gb_hh)[:count]
+
+    needs_gx, count = inputs[0].requires_grad, len(inputs)
+    return Tensor.from_op("gru", y[::-1] if reverse else y, inputs, backward)
+
+
+def lstm(x, h0, c0, w_ih, w_hh, b_ih=None, b_hh=None, reverse=False):
+    r"""A network of long short-term memory cells over time.
+
+    .. math::
+        i_t, f_t, o_t &= \sigma(W_i x_t + b_i + W_h h_{t-1} + b_h) \quad\text{each with its own rows of } W, b \\
+        g_t &= \tanh(W_{ig} x_t + b_{ig} + W_{hg} h_{t-1} + b_{hg}) \\
+        c_t &= f_t c_{t-1} + i_t g_t, \qquad h_t = o_t \tanh(c_t)
+
+    Parameters
+    ----------
+    x : Tensor (T, B, I)
+    h0, c0 : Tensor (B, H)
+    w_ih : Tensor (4H, I)
+    w_hh : Tensor (4H, H)
+    b_ih, b_hh : Tensor (4H,), optional
+    reverse : bool
+        Run from the last step to the first.
+
+    Returns
+    -------
+    Tensor (T + 1, B, H): h after each step, in the order of `x`, then c after the last step taken.
+
+    Raises
+    ------
+    RuntimeError
+        If shapes or dtypes do not fit, or T is 0.
+
+    References
+    ----------
+    Hochreiter and Schmidhuber 1997, "Long short-term memory"; forget gate by Gers et al. 2000.
+    """
+    _check(x, h0, w_ih, w_hh, 4)
+    _check(x, c0, w_ih, w_hh, 4)
+    inputs = _given(x, h0, c0, w_ih, w_hh, b_ih, b_hh)
+    x, h0, c0, w_ih, w_hh, *b = [v.array for v in inputs]
+    if reverse:
+        x = x[::-1]
+    steps, (batch, width) = len(x), h0.shape
+    gates = _project(x, w_ih, *b).reshape(steps, batch, 4, width)  # (T, B, I) -> (T, B, 4, H)
+    hs, cs = xp.empty((2, steps + 1, batch, width), h0.dtype)
+    hs[0], cs[0] = h0, c0
+    for t in range(steps):
+        gates[t] += (hs[t] @ w_hh.T).reshape(batch, 4, width)
+        i, f, candidate, o = (gates[t, :, k] for k in range(4))
+        _sigmoid_in_place(gates[t, :, :2])
+        xp.tanh(candidate, out=candidate)
+        _sigmoid_in_place(o)
+        cs[t + 1] = f * cs[t] + i * candidate
+        hs[t + 1] = o * xp.tanh(cs[t + 1])
+    y = xp.concatenate([hs[:0:-1] if reverse else hs[1:], cs[-1:]])
+
+    def backward(g):
+        # dc_t = o (1 - tanh^2 c_t) dh_t + f_{t+1} dc_{t+1}; each gate's pre-activation gets dc_t, and o's gets dh_t,
+        # times a factor that is known before the walk back: c_t's or h_t's derivative by that pre-activation.
+        g_hs, gc = g[:-1], g[-1]
+        g_hs = g_hs[::-1] if reverse else g_hs
+        i, f, candidate, o = (gates[:, :, k] for k in range(4))
+        tanh_c = xp.tanh(cs[1:])
+        c_by_h = o * (1 - tanh_c * tanh_c)
+        ga = xp.stack([candidate * i * (1 - i), cs[:-1] * f * (1 - f), i * (1 - candidate * candidate),
+                       tanh_c * o * (1 - o)], axis=2)  # (T, B, 4, H)
+        gh = xp.zeros_like(h0)
+        for t in reversed(range(steps)):
+            gh = g_hs[t] + gh
+            gc = gc + gh * c_by_h[t]
+            ga[t, :, :3] *= gc[:, None]
+            ga[t, :, 3] *= gh
+            gc = gc * f[t]
+            gh = ga[t].reshape(batch, -1) @ w_hh  # (B, 4H) -> (B, H)
+        gx, gw_ih, gb = _affine_gradients(ga, x, w_ih, needs_gx)
+        _, gw_hh, _ = _affine_gradients(ga, hs[:-1], w_hh, False)
+        return (gx[::-1] if reverse and needs_gx else gx, gh, gc, gw_ih, gw_hh, gb, gb)[:count]
+
+    needs_gx, count = inputs[0].requires_grad, len(inputs)
+    return Tensor.from_op("lstm", y, inputs, backward)
+
+
+def rnn_tanh_cell(x, h, w_ih, w_hh, b_ih=None, b_hh=None):
+    """One step of `rnn` with tanh: x (B, I), h (B, H) -> (B, H)."""
+    return squeeze(rnn(unsqueeze(x, 0), h, w_ih, w_hh, b_ih, b_hh, "tanh"), 0)
+
+
+def rnn_relu_cell(x, h, w_ih, w_hh, b_ih=None, b_hh=None):
+    """One step of `rnn` with relu: x (B, I), h (B, H) -> (B, H)."""
+    return squeeze(rnn(unsqueeze(x, 0), h, w_ih, w_hh, b_ih, b_hh, "relu"), 0)
+
+
+def gru_cell(x, h, w_ih, w_hh, b_ih=None, b_hh=None):
+    """One step of `gru`: x (B, I), h (B, H) -> (B, H)."""
+    return squeeze(gru(unsqueeze(x, 0), h, w_ih, w_hh, b_ih, b_hh), 0)
+
+
+def lstm_cell(x, state, w_ih, w_hh, b_ih=None, b_hh=None):
+    """One step of `lstm`: x (B, I), state = (h, c), each (B, H) -> the next (h, c)."""
+    return unbind(lstm(unsqueeze(x, 0), *state, w_ih, w_hh, b_ih, b_hh))
+
+
+def _check(x, state, w_ih, w_hh, gates):
+    """Raise RuntimeError unless x (T, B, I), state (B, H), w_ih (gates H, I) and w_hh (gates H, H) fit, and T > 0."""
+    width = state.shape[-1] if state.ndim else 0
+    given = f"x {x.shape}, state {state.shape}, w_ih {w_ih.shape}, w_hh {w_hh.shape}"
+    if (x.ndim != 3 or state.shape != (x.shape[1], width) or w_ih.shape != (gates * width, x.shape[2])
+            or w_hh.shape != (gates * width, width)):
+        rows = "H" if gates == 1 else f"{gates}H"
+        raise RuntimeError(f"need x (T, B, I), state (B, H), w_ih ({rows}, I) and w_hh ({rows}, H), got {given}")
+    if not x.shape[0]:
+        raise RuntimeError("a recurrent network needs a sequence of at least one step, got x " + str(x.shape))
+    if not x.dtype == state.dtype == w_ih.dtype == w_hh.dtype or x.dtype.kind != "f":
+        raise RuntimeError("input, state and weights must have one floating-point dtype, got "
+                           f"{x.dtype}, {state.dtype}, {w_ih.dtype} and {w_hh.dtype}")
+
+
+def _given(*inputs):
+    """The tensors among `inputs`, whose last two, the biases, are both given or both None."""
+    if (inputs[-2] is None) != (inputs[-1] is None):
+        raise RuntimeError("give both biases, b_ih and b_hh, or neither")
+    return inputs if inputs[-1] is not None else inputs[:-2]
+
+
+def _project(x, w, *biases):
+    """``x @ w^T`` plus biases for all steps in one product: (T, B, I) -> (T, B, G)."""
+    y = x.reshape(-1, x.shape[-1]) @ w.T
+    for b in biases:
+        y += b
+    return y.reshape(*x.shape[:-1], -1)
+
+
+def _affine_gradients(g, x, w, needs_gx):
+    """Gradients of ``x @ w^T + b`` with respect to x, w and b, from that of the result, g (T, B, ...)."""
+    g = g.reshape(-1, len(w))
+    gx = (g @ w).reshape(x.shape) if needs_gx else None
+    return gx, g.T @ x.reshape(-1, x.shape[-1]), unbroadcast(g, (len(w),))
+
+
+def _sigmoid_in_place(a):
+    """1 / (1 + e^-a) written over `a`, as (1 + tanh(a/2)) / 2: no exponential that could overflow."""
+    a *= 0.5
+    xp.tanh(a, out=a)
+    a *= 0.5
+    a += 0.5

@@ -1,0 +1,113 @@
+"""The engine's switches nest, put back what was before, and decorate functions and generators."""
+import pytest
+
+import minitorch_attn as mt
+from minitorch_attn.grad_mode import detect_anomaly, record_lines
+
+
+def test_no_grad_block_records_nothing():
+    x = mt.tensor([2.0], requires_grad=True)
+    with mt.no_grad():
+        y = x * x
+    assert not y.requires_grad and (x * x).requires_grad
+
+
+def test_decorator_inside_block_does_not_turn_gradients_on_again():
+    @mt.no_grad()
+    def inner():
+        return mt.is_grad_enabled()
+
+    with mt.no_grad():
+        assert not inner()
+        assert not mt.is_grad_enabled()
+    assert mt.is_grad_enabled()
+
+
+def test_bare_decorator_and_recursion():
+    @mt.no_grad
+    def countdown(n):
+        assert not mt.is_grad_enabled()
+        return countdown(n - 1) if n else n
+
+    assert countdown(3) == 0
+    assert mt.is_grad_enabled()
+
+
+def test_enable_grad_inside_no_grad():
+    with mt.no_grad():
+        with mt.enable_grad():
+            assert mt.is_grad_enabled()
+        assert not mt.is_grad_enabled()
+
+
+def test_block_is_left_on_error():
+    with pytest.raises(KeyError):
+        with mt.inference_mode():
+            raise KeyError
+    assert mt.is_grad_enabled()
+
+
+def test_generator_is_off_inside_its_body_only():
+    inside = []
+
+    @mt.no_grad()
+    def steps():
+        inside.append(mt.is_grad_enabled())
+        got = yield 1
+        inside.append((got, mt.is_grad_enabled()))
+        yield 2
+        return 3
+
+    run = steps()
+    assert next(run) == 1 and mt.is_grad_enabled()
+    assert run.send("x") == 2 and mt.is_grad_enabled()
+    with pytest.raises(StopIteration) as end:
+        next(run)
+    assert end.value.value == 3
+    assert inside == [False, ("x", False)]
+
+
+def test_generator_sees_errors_thrown_in_and_closing():
+    seen = []
+
+    @mt.no_grad()
+    def steps():
+        try:
+            yield 1
+        except ValueError:
+            seen.append(mt.is_grad_enabled())
+            yield 2
+        finally:
+            seen.append("closed")
+
+    run = steps()
+    next(run)
+    assert run.throw(ValueError) == 2
+    run.close()
+    assert seen == [False, "closed"]
+
+
+def test_set_grad_enabled_works_at_once_and_in_a_block():
+    with mt.set_grad_enabled(False):
+        assert not mt.is_grad_enabled()
+    assert mt.is_grad_enabled()
+    mt.set_grad_enabled(False)
+    assert not mt.is_grad_enabled()
+    mt.set_grad_enabled(True)
+    assert mt.is_grad_enabled()
+
+
+def test_record_lines_names_the_calling_line():
+    x = mt.tensor([2.0], requires_grad=True)
+    assert (x * x).node.line is None
+    with record_lines():
+        y = x * x
+    assert y.node.line.rpartition(":")[0] == __file__
+
+
+def test_detect_anomaly_names_the_operation_and_the_line():
+    x = mt.tensor([0.0], requires_grad=True)
+    with detect_anomaly():
+        y = (x * float("inf")) * 0.0  # the gradient is 0 * inf
+        with pytest.raises(RuntimeError, match=r"backward of mul returned NaN.*test_grad_mode.py:\d+"):
+            y.backward(mt.tensor([1.0]))

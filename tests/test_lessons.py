@@ -1,0 +1,26 @@
+"""Every lesson runs alone, from start to end, in a fresh interpreter."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+LESSONS = sorted((pathlib.Path(__file__).resolve().parents[1] / "lessons").glob("[0-9]*.py"))
+
+
+def test_there_are_lessons():
+    assert LESSONS
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_lesson_runs_alone_and_draws_what_it_says(path, tmp_path):
+    source = path.read_text(encoding="utf-8")
+    assert source.startswith("# %% [markdown]\n# # ")
+    got = subprocess.run([sys.executable, "-W", "error", str(path)], cwd=tmp_path, capture_output=True, text=True,
+                         env={**os.environ, "MPLBACKEND": "Agg"}, timeout=300)
+    assert got.returncode == 0, got.stderr
+    assert got.stderr == "" and got.stdout
+    figures = re.findall(r'"(out/[^"{]+\.png)"', source)
+    assert figures and all((tmp_path / name).stat().st_size > 5000 for name in figures)
