@@ -24,7 +24,8 @@ def mini_gpt(torch):
     layer = nn.TransformerEncoderLayer(64, 4, 256, dropout=0.0, batch_first=True, norm_first=True)
     parts = nn.ModuleDict({
         "tok": nn.Embedding(V, 64), "pos": nn.Embedding(32, 64),
-        "blocks": nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), "ln": nn.LayerNorm(64), "head": nn.Linear(64, V),
+        "blocks": nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
+        "ln": nn.LayerNorm(64), "head": nn.Linear(64, V),
     })
     mask = nn.Transformer.generate_square_subsequent_mask(T)
     data = torch.randint(0, V, (96,))
@@ -76,8 +77,8 @@ def seq2seq(torch):
         encoded, _ = parts["encoder"](parts["emb"](source))
         state, logits = encoded.new_zeros(64, H), []
         for t in range(L):
-            score = parts["score"](torch.tanh(parts["of_state"](state)[:, None] + parts["of_source"](encoded))).squeeze(-1)
-            context = (F.softmax(score, -1)[..., None] * encoded).sum(1)
+            score = parts["score"](torch.tanh(parts["of_state"](state)[:, None] + parts["of_source"](encoded)))
+            context = (F.softmax(score.squeeze(-1), -1)[..., None] * encoded).sum(1)
             state = parts["cell"](torch.cat([parts["emb"](shifted[:, t]), context], -1), state)
             logits.append(parts["out"](torch.cat([state, context], -1)))
         return F.cross_entropy(torch.stack(logits, 1).reshape(-1, V), target.reshape(-1))
@@ -109,8 +110,9 @@ def work(name, library, threads):
 def worker(name, library, threads):
     """A process that trains; gives a function from a number of steps to their seconds."""
     variables = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
-    process = subprocess.Popen([sys.executable, "-m", "benchmarks", "--worker", name, library, "--threads", str(threads)],
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **variables})
+    command = [sys.executable, "-m", "benchmarks", "--worker", name, library, "--threads", str(threads)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                               env={**os.environ, **variables})
 
     def seconds(steps):
         process.stdin.write(f"{steps}\n")
@@ -157,13 +159,15 @@ def main():
     unknown = [name for name in asked.which if name not in TRAININGS]
     if unknown or asked.turns < 2 or asked.steps < 1 or asked.threads < 1:
         ask.error(f"no training is called {unknown[0]}" if unknown else "the numbers are too small")
-    print(f"{asked.threads} threads, {asked.turns} turns of {asked.steps} steps; a ratio below 1 is faster than PyTorch")
+    print(f"{asked.threads} threads, {asked.turns} turns of {asked.steps} steps; "
+          "a ratio below 1 is faster than PyTorch")
     print(f"{'training':10} {'ms a step':>10} {'PyTorch':>10} {'ratio':>7}   middle half")
     rows = []
     for name in asked.which or TRAININGS:
         rows.append(row := compare(name, asked.threads, asked.turns, asked.steps))
         low, high = row["quartiles"]
-        print(f"{name:10} {row['ms']:10.2f} {row['torch_ms']:10.2f} {row['ratio']:7.2f}   {low:.2f} to {high:.2f}", flush=True)
+        print(f"{name:10} {row['ms']:10.2f} {row['torch_ms']:10.2f} {row['ratio']:7.2f}   {low:.2f} to {high:.2f}",
+              flush=True)
     mean = math.exp(statistics.fmean(math.log(row["ratio"]) for row in rows))
     print(f"geometric mean of the ratios {mean:.2f}")
     if asked.json:

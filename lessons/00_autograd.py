@@ -189,7 +189,8 @@ for _ in range(60):
     losses.append(loss.item())
 
 best = np.polyfit(xs.numpy(), ys.numpy(), 1)
-print(f"downhill: {slope.item():.4f} x + {offset.item():.4f}; least squares in closed form: {best[0]:.4f} x + {best[1]:.4f}")
+print(f"downhill:      {slope.item():.4f} x + {offset.item():.4f}")
+print(f"least squares: {best[0]:.4f} x + {best[1]:.4f}, in closed form")
 assert np.allclose([slope.item(), offset.item()], best, atol=1e-3)
 
 figure = Figure(figsize=(8, 3.4), layout="constrained")

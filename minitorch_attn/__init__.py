@@ -1,6 +1,7 @@
 """Attention and Transformers from scratch on NumPy, under PyTorch's names: ``import minitorch_attn as torch``."""
 from . import autograd, nn, optim
 from .autograd import Tensor
+from .backend import device
 from .dtypes import (
     bool,
     double,
@@ -29,3 +30,6 @@ from .ops import *
 from .random import *
 from . import methods
 from .torch_names import *
+
+for _function in (log_softmax, relu, softmax):  # methods too; they stand above methods.py
+    methods.attach(_function.__name__, _function)

@@ -17,15 +17,14 @@ from . import dtypes, grad_mode
 from .backend import quiet, shares_memory, to_device, xp
 
 _numbers = itertools.count(1)  # one clock for nodes and writes: what is later has the larger number
-SEVERAL = object()  # in place of an array in Storage
 
 
 class Storage:
     """The memory that a tensor and its views share, and what has been written to it.
 
     written : int, the number of the last write; 0 if never.
-    array : the array that writes have filled, SEVERAL if it was not always the same one.
-    replaced : tuple of arrays that a recorded write left behind (see `Tensor.assign`).
+    array : the array that writes have filled, or if it was not always the same one, all of the memory.
+    replaced : tuple of pairs, an array that a recorded write left behind and the Storage it went on with.
     """
     written, array, replaced = 0, None, ()  # on the class: most memory is never written to, and so costs nothing
 
@@ -67,8 +66,7 @@ class Node:
             if storage.written > self.number:
                 cells = [c.cell_contents for c in self.backward.__closure__ or ()]
                 arrays = [a for c in cells for a in (c if isinstance(c, (tuple, list)) else (c,))]
-                there = storage.array
-                if any(isinstance(a, xp.ndarray) and (there is SEVERAL or shares_memory(a, there)) for a in arrays):
+                if any(isinstance(a, xp.ndarray) and shares_memory(a, storage.array) for a in arrays):
                     raise RuntimeError(f"a tensor that the backward of {self.op} needs was modified in place after "
                                        "it was used; write to a clone() of it, or use the out-of-place operation")
 
@@ -327,7 +325,7 @@ class Tensor:
             raise RuntimeError(f"a result of {result.dtype} cannot be written in place to {self.dtype}")
         if grad_mode.enabled and (self._requires_grad or result._requires_grad):
             assert result.dtype == self.dtype
-            self.storage.replaced = (*self.storage.replaced, self.array)
+            self.storage.replaced = (*self.storage.replaced, (self.array, result.storage))
             self.array, self.node, self.storage = result.array, result.node, result.storage
             self._requires_grad = result._requires_grad
         else:
@@ -337,8 +335,9 @@ class Tensor:
 
     def mark_written(self):
         """Note that this tensor's memory has just been written to."""
-        same = self.storage.array is None or self.storage.array is self.array
-        self.storage.written, self.storage.array = next(_numbers), self.array if same else SEVERAL
+        storage, base = self.storage, getattr(self.array, "base", None)
+        several = storage.array is not None and storage.array is not self.array and isinstance(base, xp.ndarray)
+        storage.written, storage.array = next(_numbers), base if several else self.array
 
     def check_writable(self):
         """Raise if writing in place would change a leaf behind the graph's back, or entries at other places too."""
@@ -353,6 +352,6 @@ class Tensor:
 
     def check_current(self):
         """Raise if a recorded write through another tensor has left these values behind."""
-        if any(shares_memory(self.array, old) for old in self.storage.replaced):
+        if any(shares_memory(self.array, old) for old, _ in self.storage.replaced):
             raise RuntimeError("this tensor shares memory with one that was written in place while in a graph, so "
                                "its values are out of date; write to it before taking views, or view a clone()")

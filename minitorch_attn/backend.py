@@ -147,6 +147,57 @@ def scatter_add(target, index, values):
         target[rows[last]] += ends.reshape((-1,) + target.shape[1:])
 
 
+# erf(x) = x / sqrt(x^2 + s(x^2)^-4) to 1.1e-7 relative for all x, and x p(x^2) / q(x^2) to 3e-17 for |x| <= 5.93,
+# where erf rounds to 1. s, p and q are polynomials, lowest power first; all coefficients are positive, so nothing
+# cancels. They are minimax fits by Lawson's reweighted least squares on Chebyshev points of x^2 in 70 digits (mpmath).
+ERF_S = 1.06225187, 0.161085451, 0.025648591, 0.0020779043, 2.01930096e-5, 1.41572787e-5
+ERF_P = (1.1283791670955125, 0.22016058691597528, 0.066119436894578404, 0.0068889115387855318, 8.5560068864321112e-4,
+         5.6936440852025046e-5, 3.9000126205862253e-6, 1.6945526690050887e-7, 6.7590947445368867e-9,
+         1.7195540137064576e-10, 3.3364099889929525e-12, 2.227082039649275e-14, 1.5715935877702758e-17)
+ERF_Q = (1.0, 0.52844557338175033, 0.13474534973236628, 0.021985221941364701, 0.0025645365405870059,
+         2.2607301156339028e-4, 1.5496864062031484e-5, 8.3491736253185776e-7, 3.51507437028063e-8,
+         1.124428362881116e-9, 2.5491683984898086e-11, 3.3193087990829761e-13, 8.8522260224805998e-16)
+ERF_BLOCK = 1 << 17  # elements that the processor keeps at hand through some twenty passes
+
+
+def polynomial(coefficients, t):
+    """c_0 + c_1 t + c_2 t^2 + ... of the array t, at least of degree 1, by Horner's rule."""
+    y = t * coefficients[-1]
+    y += coefficients[-2]
+    for c in coefficients[-3::-1]:
+        y *= t
+        y += c
+    return y
+
+
+def erf(x):
+    """2/sqrt(pi) times the integral of e^(-t^2) for t from 0 to x, for an array of floating-point numbers.
+
+    Largest error measured in float32 2.3e-7 (relative 4.5e-7), in float64 9e-16 (relative 9e-16); never beyond +-1,
+    and exactly that where float32 or float64 has nothing closer. Only plain array arithmetic: a few passes.
+    """
+    if x.dtype.itemsize == 2:
+        return erf(x.astype("float32")).astype(x.dtype)
+    block = ERF_BLOCK if xp.name == "numpy" else x.size
+    if x.size > block:
+        flat, y = x.reshape(-1), xp.empty(x.size, x.dtype)
+        for i in range(0, x.size, block):
+            y[i:i + block] = erf(flat[i:i + block])
+        return y.reshape(x.shape)
+    if x.dtype.itemsize == 4:
+        x = xp.clip(x, -9.0, 9.0)  # there s is so large that it no longer counts, and x^2 cannot overflow
+        t = x * x
+        s = polynomial(ERF_S, t)
+        s *= s
+        s *= s
+        t += 1 / s
+        x /= xp.sqrt(t)
+        return x
+    x = xp.clip(x, -5.94, 5.94)  # a point at which rounding does not fall short of 1
+    t = x * x
+    return xp.clip(x * polynomial(ERF_P, t) / polynomial(ERF_Q, t), -1.0, 1.0)
+
+
 def keep_freed_memory():
     """Let glibc keep freed blocks instead of handing each back to the system.
 

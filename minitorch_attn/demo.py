@@ -1,4 +1,4 @@
-"""The demonstration: train a small GPT on four poems, let it continue them, check its gradients, draw its attention."""
+"""The demonstration: train a GPT on four poems, let it continue them, check its gradients, draw its attention."""
 import copy
 import os
 import sys
@@ -65,7 +65,7 @@ def train(model, data, steps):
     from tqdm import tqdm
     optimizer, losses = optim.AdamW(model.parameters(), lr=3e-3), []
     began = time.perf_counter()
-    with tqdm(total=steps, unit=" steps", desc="training") as bar:
+    with tqdm(total=steps, unit=" steps", desc="training", mininterval=0.5) as bar:
         for _ in range(steps):
             _, loss = model(*make_batch(data))
             optimizer.zero_grad()
@@ -165,7 +165,8 @@ def demo(steps=400, seed=0, text=None, out="out"):
     data = tensor(tokenizer.encode(corpus))
     model = GPT(GPTConfig(vocab_size=len(tokenizer), block_size=2 * LENGTH))
     print(f"text      {text or 'four Tang poems'}: {len(corpus):,} characters, {len(tokenizer):,} different")
-    print(f"model     GPT, 2 layers of 4 heads, width 64: {sum(w.numel() for w in model.parameters()):,} parameters")
+    print(f"model     GPT, 2 layers of 4 heads, width 64: {sum(w.numel() for w in model.parameters()):,} parameters",
+          flush=True)
 
     losses, speed = train(model, data, steps)
     last = losses[-20:]

@@ -21,31 +21,56 @@ def attach(name, function):
     setattr(Tensor, name, function)
 
 
-# The table: functions of ops that are methods of the same name, x.name(...) being name(x, ...)
+# The table: which functions of each file of ops are methods of the same name, x.name(...) being name(x, ...)
 
-SAME_NAME = """
-    abs absolute acos add addmm all allclose amax amin any arccos arcsin arctan argmax argmin argsort argwhere asin atan
-    baddbmm bernoulli bincount bitwise_and bitwise_not bitwise_or bitwise_xor bmm broadcast_to ceil chunk clamp clamp_max
-    clamp_min clip clone contiguous cos cosh count_nonzero cumprod cumsum diag diagonal div divide dot eq equal erf erfinv
-    exp exp2 expand expand_as expm1 flatten flip float_power floor floor_divide fmod frac gather ge greater greater_equal
-    gt index_add index_copy index_fill index_select inner is_floating_point isclose isfinite isinf isnan kthvalue le lerp
-    less less_equal log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor logsumexp lt masked_fill
-    masked_select matmul max maximum mean min minimum mm moveaxis movedim msort mul multinomial multiply mv nan_to_num
-    narrow ne neg negative nonzero norm not_equal numel outer permute pow prod ravel reciprocal remainder repeat
-    repeat_interleave reshape reshape_as roll round rsqrt scatter scatter_add select sigmoid sign sin sinh sort split sqrt
-    square squeeze std sub subtract sum swapaxes swapdims t take take_along_dim tan tanh tile topk transpose tril triu
-    true_divide trunc unbind unflatten unfold unique unsqueeze var view view_as
-
-    abs_ add_ bitwise_and_ bitwise_or_ bitwise_xor_ ceil_ clamp_ clamp_max_ clamp_min_ clip_ copy_ cos_ detach_ div_ erf_
-    erfinv_ exp_ expm1_ fill_ floor_ floor_divide_ fmod_ index_add_ index_copy_ index_fill_ lerp_ log1p_ log_ masked_fill_
-    mul_ nan_to_num_ neg_ pow_ reciprocal_ relu_ remainder_ requires_grad_ round_ rsqrt_ scatter_ scatter_add_ sigmoid_
-    sign_ sin_ sqrt_ square_ squeeze_ sub_ t_ tanh_ transpose_ tril_ triu_ trunc_ unsqueeze_ zero_
-"""
+METHODS = {
+    "broadcast": """
+        broadcast_to expand expand_as
+    """,
+    "elementwise": """
+        abs absolute acos add allclose arccos arcsin arctan asin atan bitwise_and bitwise_not bitwise_or
+        bitwise_xor ceil clamp clamp_max clamp_min clip cos cosh div divide eq equal erf erfinv exp exp2 expm1
+        float_power floor floor_divide fmod frac ge greater greater_equal gt isclose isfinite isinf isnan le lerp
+        less less_equal log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor lt
+        masked_fill maximum minimum mul multiply nan_to_num ne neg negative not_equal pow reciprocal remainder
+        round rsqrt sigmoid sign sin sinh sqrt square sub subtract tan tanh true_divide trunc
+    """,
+    "reduce": """
+        all amax amin any argmax argmin count_nonzero cumprod cumsum logsumexp max mean min norm prod std sum var
+    """,
+    "shape": """
+        chunk clone contiguous diag diagonal flatten flip moveaxis movedim narrow permute ravel repeat reshape
+        reshape_as roll select split squeeze swapaxes swapdims t tile transpose tril triu unbind unflatten unfold
+        unsqueeze view view_as
+    """,
+    "index": """
+        argwhere bincount gather index_add index_copy index_fill index_select masked_select nonzero
+        repeat_interleave scatter scatter_add take take_along_dim unique
+    """,
+    "linalg": """
+        addmm baddbmm bmm dot inner matmul mm mv outer
+    """,
+    "sort": """
+        argsort kthvalue msort sort topk
+    """,
+    "create": """
+        bernoulli is_floating_point multinomial numel
+    """,
+    "inplace": """
+        abs_ add_ bitwise_and_ bitwise_or_ bitwise_xor_ ceil_ clamp_ clamp_max_ clamp_min_ clip_ copy_ cos_ detach_
+        div_ erf_ erfinv_ exp_ expm1_ fill_ floor_ floor_divide_ fmod_ index_add_ index_copy_ index_fill_ lerp_
+        log1p_ log_ masked_fill_ mul_ nan_to_num_ neg_ pow_ reciprocal_ relu_ remainder_ requires_grad_ round_
+        rsqrt_ scatter_ scatter_add_ sigmoid_ sign_ sin_ sqrt_ square_ squeeze_ sub_ t_ tanh_ transpose_ tril_
+        triu_ trunc_ unsqueeze_ zero_
+    """,
+}
 METHODS_ONLY = """
     new_empty new_full new_ones new_tensor new_zeros bernoulli_ exponential_ normal_ random_ uniform_
 """
-for name in SAME_NAME.split():
-    attach(name, getattr(ops, name))
+
+for names in METHODS.values():
+    for name in names.split():
+        attach(name, getattr(ops, name))
 for name in METHODS_ONLY.split():
     attach(name, getattr(create, name))
 attach("where", lambda x, condition, other: ops.where(condition, x, other))
@@ -159,8 +184,8 @@ def item(x):
         If there is not exactly one.
     """
     if x.array.size != 1:
-        raise RuntimeError(f"only a tensor with exactly one entry is a number, this one has shape {x.shape}; reduce it "
-                           "first, by sum(), mean(), any() or all(), or use tolist()")
+        raise RuntimeError(f"only a tensor with exactly one entry is a number, this one has shape {x.shape}; reduce "
+                           "it first, by sum(), mean(), any() or all(), or use tolist()")
     return x.array.item()
 
 
@@ -180,7 +205,7 @@ def as_numpy(x, force=False):
         If the tensor requires grad, unless `force`: what NumPy computes would be missing from the graph.
     """
     if x.requires_grad and not force:
-        raise RuntimeError("a tensor that requires grad does not become a NumPy array by itself; use x.detach().numpy()")
+        raise RuntimeError("a tensor that requires grad does not become a NumPy array of itself; use detach().numpy()")
     x.check_current()
     return to_host(x.array)
 
@@ -234,8 +259,8 @@ def __contains__(x, value):
 # To another dtype or place
 
 DTYPE_METHODS = {
-    "float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16, "long": dtypes.int64, "int": dtypes.int32,
-    "short": dtypes.int16, "char": dtypes.int8, "byte": dtypes.uint8, "bool": dtypes.bool,
+    "float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16, "long": dtypes.int64,
+    "int": dtypes.int32, "short": dtypes.int16, "char": dtypes.int8, "byte": dtypes.uint8, "bool": dtypes.bool,
 }
 
 
@@ -284,7 +309,7 @@ def type_as(x, other):
 
 @method("type")
 def type_(x, dtype=None):
-    """The tensor in another dtype, given as such, as `FloatTensor` or as "torch.FloatTensor"; without one, that name."""
+    """The tensor in another dtype, given as such, as `FloatTensor` or "torch.FloatTensor"; without one, that name."""
     if dtype is None:
         return next(f"torch.{kind}" for kind in create.TENSOR_TYPES if kind.dtype == x.dtype)
     if isinstance(dtype, str):
@@ -314,7 +339,7 @@ def cuda(x, device="cuda", non_blocking=False):
 def __repr__(x):
     a = to_host(x.array)
     finite = a[numpy.isfinite(a)]
-    whole = bool((finite == numpy.trunc(finite)).all())
+    whole = bool(((finite == numpy.trunc(finite)) & (abs(finite) < 1e8)).all())
     body = numpy.array2string(a, precision=4, separator=", ", prefix="tensor(", threshold=1000, max_line_width=80,
                               floatmode="maxprec" if whole else "fixed")
     notes = [body]
@@ -342,9 +367,9 @@ def __format__(x, spec):
 
 @method("__deepcopy__")
 def __deepcopy__(x, memo):
-    """A leaf with memory of its own, of the same class, with the same `requires_grad`, ``.grad`` and own attributes."""
+    """A leaf with memory of its own; class, `requires_grad`, ``.grad`` and own attributes are the same."""
     if not x.is_leaf:
-        raise RuntimeError("only leaves can be deep-copied, a computed tensor belongs to its graph; use detach() first")
+        raise RuntimeError("only leaves can be deep-copied, a computed tensor is part of its graph; detach() it first")
     y = Tensor.__new__(type(x))
     memo[id(x)] = y
     y.array, y.storage, y._requires_grad = x.array.copy(), Storage(), x._requires_grad

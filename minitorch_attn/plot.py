@@ -25,7 +25,7 @@ def font_for(text):
 
     matplotlib's own font comes first, so that what needs nothing special looks like the rest of the figure.
     """
-    from matplotlib.font_manager import findfont, fontManager, FontProperties
+    from matplotlib.font_manager import FontProperties, findfont, fontManager
     needed = {ord(c) for c in text if not c.isspace()}
     usual = findfont(FontProperties())
     rank = {name: i for i, name in enumerate(CHINESE)}

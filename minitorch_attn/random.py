@@ -145,10 +145,14 @@ class Generator:
         self.spare = radius * math.sin(angle)
         return radius * math.cos(angle)
 
-    def integers(self, shape, low, high):
-        """An int64 array of whole numbers in [low, high): a word's remainder, of 64 bits for spans from 2**28 on."""
-        span = high - low
-        words = (self.words if span < 2**28 else self.long_words)(math.prod(shape))
+    def integers(self, shape, low, high, long=None):
+        """An int64 array of whole numbers in [low, high): the remainder of a word, of 64 bits if `long`.
+
+        By default long words serve spans from 2**28 on, where the remainders of shorter ones would show their bias.
+        """
+        span, count = high - low, math.prod(shape)
+        long = span >= 2**28 if long is None else long
+        words = self.long_words(count) if long else self.words(count)
         if span < 2**64:
             words %= numpy.uint64(span)
         words += numpy.uint64(low % 2**64)  # wraps around, so that the same bits read as signed are right

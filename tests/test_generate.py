@@ -32,13 +32,13 @@ def probabilities(logits):
     return mt.softmax(logits, -1).numpy()
 
 
-def model_of(seed=0, **changes):
+def model_of(seed=0):
     """A tiny GPT with weights large enough that greedy generation does not stand still."""
     mt.manual_seed(seed)
-    model = GPT(GPTConfig(**{**dict(vocab_size=V, block_size=BLOCK, n_layer=2, n_head=3, n_embd=15), **changes}))
+    model = GPT(GPTConfig(vocab_size=V, block_size=BLOCK, n_layer=2, n_head=3, n_embd=15, tied=False))
     with mt.no_grad():
         for w in model.parameters():
-            w += 0.3 * mt.randn(w.shape)
+            w += 0.6 * mt.randn(w.shape)
     return model.eval()
 
 
@@ -68,12 +68,14 @@ def test_top_p_keeps_a_least_number_of_tokens():
     assert kept(keep_top_p(logits_of([0.99, 0.005, 0.005]), 0.9, min_tokens_to_keep=2)) == {0, 1}
 
 
-@pytest.mark.parametrize("k, ids", [(1, {2}), (2, {0, 2}), (3, {0, 1, 2}), (5, {0, 1, 2, 3, 4}), (6, {0, 1, 2, 3, 4}), (10**9, {0, 1, 2, 3, 4})])
+@pytest.mark.parametrize("k, ids", [(1, {2}), (2, {0, 2}), (3, {0, 1, 2}), (5, set(range(5))), (6, set(range(5))),
+                                    (10**9, set(range(5)))])
 def test_top_k_keeps_exactly_k(k, ids):
     assert kept(keep_top_k(mt.tensor([2.0, 1.0, 3.0, 1.0, 1.0]), k)) == ids  # of equals the smaller id
 
 
-@pytest.mark.parametrize("p, ids", [(0.2, {0, 1}), (0.1, {0, 1, 2}), (1.0, {0}), (0.0, {0, 1, 2}), (0.09 / 0.6652, {0, 1, 2})])
+@pytest.mark.parametrize("p, ids", [(0.2, {0, 1}), (0.1, {0, 1, 2}), (1.0, {0}), (0.0, {0, 1, 2}),
+                                    (0.09 / 0.6652, {0, 1, 2})])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_min_p_compares_probabilities_not_logits(p, ids, dtype):
     left = keep_min_p(logits_of([0.6652, 0.2447, 0.0900], dtype), p)
@@ -130,7 +132,8 @@ def test_greedy_takes_the_first_of_equals():
 
 
 def test_greedy_obeys_the_repetition_penalty():
-    assert next_token(mt.tensor([[1.0, 3.0]]), mt.tensor([[1]]), temperature=0, repetition_penalty=4.0).tolist() == [[0]]
+    token = next_token(mt.tensor([[1.0, 3.0]]), mt.tensor([[1]]), temperature=0, repetition_penalty=4.0)
+    assert token.tolist() == [[0]]
 
 
 def test_draws_follow_the_probabilities():
@@ -154,7 +157,8 @@ def test_generator_decides_the_draws():
 
 
 @pytest.mark.parametrize("choice, message", [
-    (dict(temperature=-1), "temperature"), (dict(temperature=math.nan), "temperature"), (dict(top_k=0), "top_k must be at least 1"),
+    (dict(temperature=-1), "temperature"), (dict(temperature=math.nan), "temperature"),
+    (dict(top_k=0), "top_k must be at least 1"),
     (dict(top_p=-0.1), "top_p"), (dict(top_p=1.1), "top_p"), (dict(min_p=1.5), "min_p"), (dict(min_p=-1), "min_p"),
     (dict(repetition_penalty=0), "repetition_penalty"), (dict(temperature=0, top_k=0), "top_k")])
 def test_settings_out_of_range_raise(choice, message):
@@ -177,18 +181,23 @@ def plain_greedy(model, ids, n):
 @pytest.mark.parametrize("length", [1, 3, BLOCK, BLOCK + 2])
 @pytest.mark.parametrize("use_cache", [True, False])
 def test_greedy_equals_the_definition_beyond_the_context_too(length, use_cache):
-    for seed in range(3):
+    for seed in (0, 1, 3):
         model, start = model_of(seed), [(5 * i + seed) % V for i in range(length)]
         wanted = plain_greedy(model, start, 20)
-        assert len(set(wanted[length:])) > 2, "a test on one repeated token would show nothing"
+        assert len(set(wanted[length:])) > 3, "a test on one repeated token would show nothing"
         assert generate(model, mt.tensor([start]), 20, temperature=0, use_cache=use_cache).tolist() == [wanted]
 
 
-@pytest.mark.parametrize("choice", [dict(temperature=0.9), dict(top_k=4), dict(top_p=0.8), dict(min_p=0.1), dict(repetition_penalty=1.3)])
+@pytest.mark.parametrize("choice", [dict(temperature=0.9), dict(top_k=4), dict(top_p=0.8), dict(min_p=0.1),
+                                    dict(repetition_penalty=1.3)])
 def test_cache_changes_no_token(choice):
     model, ids = model_of(), mt.tensor([[1, 2, 3], [4, 5, 6]])
-    runs = [generate(model, ids, 20, use_cache=use, generator=mt.Generator().manual_seed(3), **choice).tolist() for use in (True, False)]
-    assert runs[0] == runs[1]
+
+    def run(use_cache):
+        generator = mt.Generator().manual_seed(3)
+        return generate(model, ids, 20, use_cache=use_cache, generator=generator, **choice).tolist()
+
+    assert run(True) == run(False)
 
 
 def test_rows_of_a_batch_do_not_meet():

@@ -23,8 +23,9 @@ def test_help_names_the_command_that_was_called(arguments, capsys):
 
 
 @pytest.mark.parametrize("arguments, named", [
-    ([], "COMMAND"), (["dance"], "dance"), (["demo", "--steps", "0"], "from 1 on, got '0'"), (["demo", "--steps", "many"], "many"),
-    (["demo", "--seed", "-1"], "-1"), (["demo", "--seed", str(2**64)], str(2**64)), (["demo", "--colour"], "--colour"),
+    ([], "COMMAND"), (["dance"], "dance"), (["demo", "--steps", "0"], "from 1 on, got '0'"),
+    (["demo", "--steps", "many"], "many"), (["demo", "--seed", "-1"], "-1"),
+    (["demo", "--seed", str(2**64)], str(2**64)), (["demo", "--colour"], "--colour"),
     (["run"], "SCRIPT.py"), (["info", "more"], "more")])
 def test_wrong_input_is_named_and_ends_with_status_2(arguments, named, capsys):
     with pytest.raises(SystemExit) as end:

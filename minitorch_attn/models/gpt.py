@@ -231,11 +231,11 @@ class GPT(nn.Module):
         """Raise unless the model can read `ids` after `past` cached tokens."""
         V, longest = self.config.vocab_size, self.config.block_size
         if ids.ndim != 2:
-            raise ValueError(f"ids must be (batch, time), got shape {tuple(ids.shape)}; add a batch axis with ids[None]")
+            raise ValueError(f"ids must be (batch, time), got shape {tuple(ids.shape)}; ids[None] adds a batch axis")
         if past + ids.shape[1] > longest:
             read = f"{ids.shape[1]} tokens" + (f" after {past} cached ones" if past else "")
-            raise ValueError(f"{read} do not fit block_size={longest}; pass the last {longest} only, or make the model "
-                             "with a larger block_size")
+            raise ValueError(f"{read} do not fit block_size={longest}; pass the last {longest} only, or make the "
+                             "model with a larger block_size")
         if ids.numel() and not 0 <= (low := int(ids.min())) <= (high := int(ids.max())) < V:
             raise IndexError(f"ids must lie in [0, {V}), the vocabulary, got {low if low < 0 else high}; was the text "
                              "encoded with another tokenizer?")

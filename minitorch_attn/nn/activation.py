@@ -2,8 +2,8 @@
 from . import functional as F
 from .module import Module
 
-__all__ = ["ELU", "GELU", "GLU", "Hardtanh", "LeakyReLU", "LogSigmoid", "LogSoftmax", "ReLU", "SiLU", "Sigmoid",
-           "Softmax", "Softmin", "Softplus", "Tanh"]
+__all__ = ["ELU", "GELU", "GLU", "Hardtanh", "LeakyReLU", "LogSigmoid", "LogSoftmax", "ReLU", "ReLU6", "SiLU",
+           "Sigmoid", "Softmax", "Softmin", "Softplus", "Tanh"]
 
 
 class _Inplace(Module):
@@ -22,6 +22,13 @@ class ReLU(_Inplace):
 
     def forward(self, x):
         return F.relu(x, self.inplace)
+
+
+class ReLU6(_Inplace):
+    """``min(max(x, 0), 6)``."""
+
+    def forward(self, x):
+        return F.relu6(x, self.inplace)
 
 
 class SiLU(_Inplace):
@@ -115,7 +122,7 @@ class Softplus(Module):
 
     def __init__(self, beta=1.0, threshold=20.0):
         super().__init__()
-        self.beta, self.threshold = float(beta), float(threshold)
+        self.beta, self.threshold = beta, threshold
 
     def forward(self, x):
         return F.softplus(x, self.beta, self.threshold)

@@ -11,11 +11,12 @@ from .parameter import Parameter, UninitializedParameter
 __all__ = ["Module"]
 
 IncompatibleKeys = namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])
+TABLES = ("_parameters", "_buffers", "_modules")  # a module has one of each: name -> what stands there, or None
 NO_HOOKS = "hooks are left out on purpose (see docs/parity.md): change forward(), or wrap the module in another"
 
 
 def dotted(path, name):
-    """ "layers.0" and "weight" as "layers.0.weight"; an empty path adds nothing."""
+    """The full name of what is called `name` below `path`: "weight" below "layers.0" is "layers.0.weight"."""
     return f"{path}.{name}" if path else name
 
 
@@ -33,9 +34,7 @@ class Module:
     """
 
     def __init__(self):
-        # one table per kind: name -> what stands there, or None
-        for table in ("_parameters", "_buffers", "_modules"):
-            self.__dict__[table] = {}
+        self.__dict__.update({table: {} for table in TABLES})
         self.__dict__["_non_persistent_buffers_set"] = set()
         self.training = True
 
@@ -66,14 +65,15 @@ class Module:
 
     def __getattr__(self, name):
         # Python calls this only for what is not an ordinary attribute
-        for home in ("_parameters", "_buffers", "_modules"):
-            if name in self.__dict__.get(home, ()):
-                return self.__dict__[home][name]
-        hint = "" if "_parameters" in self.__dict__ else "; super().__init__() has not been called"
+        own = self.__dict__
+        for home in TABLES:
+            if name in own.get(home, ()):
+                return own[home][name]
+        hint = "" if "_modules" in own else "; super().__init__() has not been called"
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'{hint}", name=name, obj=self)
 
     def __delattr__(self, name):
-        if any(name in self.__dict__[home] for home in ("_parameters", "_buffers", "_modules")):
+        if any(name in self.__dict__[home] for home in TABLES):
             self._forget(name)
         else:
             object.__delattr__(self, name)
@@ -84,7 +84,7 @@ class Module:
 
     def _forget(self, name, keep=None):
         """Remove `name` wherever it stands, except in the table called `keep`."""
-        for home in ("_parameters", "_buffers", "_modules"):
+        for home in TABLES:
             if home != keep:
                 self.__dict__[home].pop(name, None)
         self._non_persistent_buffers_set.discard(name)

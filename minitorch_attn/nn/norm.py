@@ -15,7 +15,7 @@ def sizes(normalized_shape):
 
 
 class _Affine(Module):
-    """What the layers share: a scale `weight` of ones and an offset `bias` of zeros, each there or None."""
+    """What most layers share: a scale `weight` of ones and an offset `bias` of zeros, each there or None."""
 
     def __init__(self, shape, weight, bias, device, dtype):
         super().__init__()
@@ -68,7 +68,7 @@ class LayerNorm(_Affine):
                 f"bias={self.bias is not None}")
 
 
-class RMSNorm(_Affine):
+class RMSNorm(Module):
     """Divide by the root mean square over the last dims: ``y = x / sqrt(mean(x^2) + eps) * weight``.
 
     Parameters
@@ -87,10 +87,17 @@ class RMSNorm(_Affine):
     """
 
     def __init__(self, normalized_shape, eps=None, elementwise_affine=True, device=None, dtype=None):
-        super().__init__(sizes(normalized_shape), elementwise_affine, False, device, dtype)
+        super().__init__()
         self.normalized_shape = sizes(normalized_shape)
         self.eps, self.elementwise_affine = eps, elementwise_affine
+        weight = Parameter(empty(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
+        self.register_parameter("weight", weight)
         self.reset_parameters()
+
+    def reset_parameters(self):
+        """Scale 1."""
+        if self.weight is not None:
+            init.ones_(self.weight)
 
     def forward(self, x):
         """A tensor like `x`, whose shape ends in `normalized_shape`."""

@@ -38,7 +38,7 @@ class Parameter(Tensor):
     def __deepcopy__(self, memo):
         """A parameter with memory of its own, with `requires_grad` and own attributes as here, without ``.grad``."""
         result = type(self).__new__(type(self))
-        memo[id(self)] = result
+        memo[id(self)] = result  # now, for an own attribute may lead back here
         result.array, result.requires_grad = self.array.copy(), self.requires_grad
         result.__dict__.update(copy.deepcopy(self.__dict__, memo))
         return result

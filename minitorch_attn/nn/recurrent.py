@@ -111,6 +111,9 @@ class RNNCell(_Cell):
         cell = F.rnn_tanh_cell if self.nonlinearity == "tanh" else F.rnn_relu_cell
         return self._step(lambda *args: (cell(*args),), input, hx)[0]
 
+    def extra_repr(self):
+        return super().extra_repr() + ("" if self.nonlinearity == "tanh" else f", nonlinearity={self.nonlinearity}")
+
 
 class GRUCell(_Cell):
     """One step of gated recurrent units; formula in `functional.gru`.

@@ -239,7 +239,7 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """An encoder that reads src and a decoder that writes tgt, both on vectors: embeddings and head are up to the user.
+    """An encoder that reads src, and a decoder that writes tgt; both on vectors, so embeddings are up to the user.
 
     Parameters
     ----------
@@ -264,10 +264,14 @@ class Transformer(Module):
         super().__init__()
         layer = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first)
         options = dict(bias=bias, device=device, dtype=dtype)
-        self.encoder = custom_encoder or TransformerEncoder(
-            TransformerEncoderLayer(*layer, **options), num_encoder_layers, LayerNorm(d_model, layer_norm_eps, **options))
-        self.decoder = custom_decoder or TransformerDecoder(
-            TransformerDecoderLayer(*layer, **options), num_decoder_layers, LayerNorm(d_model, layer_norm_eps, **options))
+        encoder, decoder = custom_encoder, custom_decoder
+        if encoder is None:
+            first = TransformerEncoderLayer(*layer, **options)
+            encoder = TransformerEncoder(first, num_encoder_layers, LayerNorm(d_model, layer_norm_eps, **options))
+        if decoder is None:
+            first = TransformerDecoderLayer(*layer, **options)
+            decoder = TransformerDecoder(first, num_decoder_layers, LayerNorm(d_model, layer_norm_eps, **options))
+        self.encoder, self.decoder = encoder, decoder
         self._reset_parameters()
         self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
 

@@ -242,6 +242,8 @@ def arange(start=0, end=None, step=1, dtype=None, device=None, requires_grad=Fal
         If `step` is 0 or leads away from `end`, or a bound is not finite.
     """
     start, end, step = [number(v) for v in ((0, start, step) if end is None else (start, end, step))]
+    if dtype == dtypes.int64:
+        start, end, step = int(start), int(end), int(step)  # as PyTorch
     whole = all(isinstance(v, (int, numpy.integer)) for v in (start, end, step))
     if not all(math.isfinite(v) for v in (start, end, step)):
         raise RuntimeError(f"arange needs finite bounds, got {start}, {end}, {step}")
@@ -250,7 +252,7 @@ def arange(start=0, end=None, step=1, dtype=None, device=None, requires_grad=Fal
     count = -((start - end) // step) if whole else math.ceil((end - start) / step)
     if dtype is None:
         dtype = dtypes.int64 if whole else dtypes.get_default_dtype()
-    if dtype.kind in "iu":  # whole steps between whole numbers, as PyTorch
+    if dtype.kind in "iu":
         start, step = int(start), int(step)
     return made((start + step * xp.arange(int(count))).astype(dtype), device, requires_grad)
 
@@ -271,7 +273,7 @@ def linspace(start, end, steps, dtype=None, device=None, requires_grad=False):
 
 
 def spaced(start, end, steps, dtype):
-    """The values of `linspace`, not yet rounded to `dtype`: a host array."""
+    """The values of `linspace`, in float64 if `dtype` is one of whole numbers: a host array."""
     if any(isinstance(v, Tensor) and v.ndim for v in (start, end)):
         raise RuntimeError("linspace and logspace need numbers or 0-d tensors as bounds")
     (steps,) = size_of((steps,))
@@ -279,7 +281,8 @@ def spaced(start, end, steps, dtype):
     start, end = (dtype.type(number(v)) for v in (start, end))
     width = (kind(end) - kind(start)) / kind(max(steps - 1, 1))
     i = numpy.arange(steps, dtype=numpy.longdouble)
-    return numpy.where(i < max(steps // 2, 1), start + width * i, end - width * (steps - 1 - i))
+    values = numpy.where(i < max(steps // 2, 1), start + width * i, end - width * (steps - 1 - i))
+    return values.astype(kind)
 
 
 def logspace(start, end, steps, base=10.0, dtype=None, device=None, requires_grad=False):
@@ -487,13 +490,13 @@ def multinomial(x, num_samples, replacement=False, generator=None):
 
     Notes
     -----
-    Without replacement: with e exponentially distributed, the order of falling x / e is a draw one by one (the
-    exponential race; Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006).
+    Without replacement, and for a single draw: with e exponentially distributed, the order of falling x / e is a
+    draw one by one (the exponential race; Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006).
     """
     if x.ndim not in (1, 2) or x.dtype.kind != "f" or num_samples < 1:
         raise RuntimeError("multinomial needs floating-point weights (V,) or (B, V) and num_samples of 1 or more, "
                            f"got {x.dtype} of shape {x.shape} and {num_samples}")
-    weights = to_host(x.array).reshape(-1, x.shape[-1])
+    weights = to_host(x.array).reshape(math.prod(x.shape[:-1]), x.shape[-1])  # (V,) -> (1, V)
     if not bool(numpy.isfinite(weights).all() and (weights >= 0).all()):
         raise RuntimeError("a weight is negative, infinite or NaN; weights must be probabilities or counts")
     positive = numpy.count_nonzero(weights, axis=1)
@@ -501,7 +504,7 @@ def multinomial(x, num_samples, replacement=False, generator=None):
     if (positive < needed).any():
         raise RuntimeError(f"multinomial needs {needed} positive weights or more in each row, row "
                            f"{int(positive.argmin())} has {positive.min()}")
-    if replacement:
+    if replacement and num_samples > 1:
         drawn = drawn_with_replacement(weights, num_samples, source(generator))
     else:
         race = weights / to_host(source(generator).exponential(weights.shape, weights.dtype))
@@ -515,7 +518,10 @@ def drawn_with_replacement(weights, count, generator):
     total /= total[:, -1:]
     u = to_host(generator.uniform((len(weights), count), numpy.dtype("float64")))
     last = weights.shape[1] - 1 - numpy.argmax(weights[:, ::-1] > 0, axis=1)  # rounding can leave the sum below u
-    return numpy.stack([numpy.minimum(numpy.searchsorted(t, v, side="right"), n) for t, v, n in zip(total, u, last)])
+    drawn = numpy.empty(u.shape, dtype=numpy.int64)
+    for row, (t, v, n) in enumerate(zip(total, u, last)):
+        drawn[row] = numpy.minimum(numpy.searchsorted(t, v, side="right"), n)
+    return drawn
 
 
 # Random writes in place
@@ -550,8 +556,9 @@ def random_(x, from_=None, to=None, generator=None):
     Without bounds, from 0 to the largest number up to which the dtype holds every whole number.
     """
     if from_ is None and to is None:
-        to = largest_whole(x.dtype) + 1
-    elif to is None:
+        draws = source(generator).integers(x.shape, 0, largest_whole(x.dtype) + 1, long=x.dtype.itemsize == 8)
+        return x.assign(Tensor.wrap(draws.astype(x.dtype)))
+    if to is None:
         from_, to = 0, from_
     return x.assign(Tensor.wrap(integers(x.shape, from_ or 0, to, x.dtype, generator)))
 

@@ -55,10 +55,9 @@ def as_item(item):
         if step is not None and step < 1:
             raise ValueError(f"a slice's step must be at least 1, got {step}; to reverse use flip()")
         return slice(start, stop, step)
-    if isinstance(item, Tensor):
-        array = item.array != 0 if item.dtype == dtypes.uint8 else item.array  # uint8 was PyTorch's first mask
-    elif isinstance(item, xp.ndarray):
-        array = item
+    if isinstance(item, (Tensor, xp.ndarray)):
+        array = item.array if isinstance(item, Tensor) else item
+        array = array != 0 if array.dtype == dtypes.uint8 else array  # uint8 was PyTorch's first dtype for masks
     else:
         entries = [to_host(v.array) if isinstance(v, Tensor) else v for v in item] if isinstance(item, list) else item
         array = numpy.array(entries)
@@ -88,6 +87,9 @@ def place_of(shape, index):
     tensor of ids picks along one dim, a mask of k dims picks among the k dims it covers.
     """
     items = [as_item(v) for v in (index if isinstance(index, tuple) else (index,))]
+    if not any([isinstance(v, xp.ndarray) for v in items]):
+        # with "..." NumPy gives an array also where a single entry is left
+        return Place((*items, Ellipsis) if Ellipsis not in items else tuple(items), (), False)
     used = sum([v.ndim if v.dtype.kind == "b" else 1 for v in items if isinstance(v, xp.ndarray)])
     used += sum([isinstance(v, (int, slice)) for v in items])
     if used > len(shape):
@@ -119,8 +121,7 @@ def place_of(shape, index):
             repeats, dim = True, dim + 1
     while picks and isinstance(picks[-1], slice):
         picks.pop()
-    basic.append(Ellipsis)  # with it NumPy gives an array also where a single entry is left
-    return Place(tuple(basic), tuple(picks), repeats)
+    return Place((*basic, Ellipsis), tuple(picks), repeats)
 
 
 def getitem(x, index):
@@ -148,31 +149,33 @@ def read(op, x, place):
     def backward(g):
         if not picks:
             return (Partial(basic, g),)
-        gview = xp.zeros(xp.broadcast_to(xp.zeros(()), x_shape)[basic].shape, g.dtype)  # like x[basic]
+        view_shape = shape_at(x_shape, basic)
         if repeats:
-            add_at(gview, picks, g)
+            gview = sum_at(view_shape, picks, g)
         else:
+            gview = xp.zeros(view_shape, g.dtype)
             gview[picks] = g
-        return (gview if gview.shape == x_shape else Partial(basic, gview),)
+        return (gview if view_shape == x_shape else Partial(basic, gview),)
 
     return Tensor.from_op(op, place.read(x.array), (x,), backward, view=not picks)
 
 
-def add_at(a, picks, values):
-    """``a[picks] += values`` in place, where an entry picked twice is added to twice."""
+def shape_at(shape, index):
+    """The shape of ``a[index]`` for an array `a` of `shape`."""
+    return xp.broadcast_to(xp.zeros(()), shape)[index].shape
+
+
+def sum_at(shape, picks, values):
+    """Zeros of `shape` with ``[picks] += values``, where an entry picked twice is added to twice."""
     dims = [i for i, v in enumerate(picks) if not isinstance(v, slice)]
+    front, rest = [shape[i] for i in dims], [n for i, n in enumerate(shape) if i not in dims]
     ids = xp.broadcast_arrays(*[picks[i] for i in dims])
-    n = ids[0].ndim
-    if dims[-1] - dims[0] < len(dims):  # side by side, so their common dims stand in the middle of `values`
-        values = xp.moveaxis(values, tuple(range(dims[0], dims[0] + n)), tuple(range(n)))
-    front = xp.moveaxis(a, dims, tuple(range(len(dims))))
-    rows = flat_ids(ids, front.shape)
-    if front.flags.c_contiguous:
-        add_rows(front.reshape(-1, *front.shape[len(dims):]), rows, values)
-    else:
-        sums = xp.zeros((math.prod(front.shape[:len(dims)]), *front.shape[len(dims):]), a.dtype)
-        add_rows(sums, rows, values)
-        front += sums.reshape(front.shape)
+    if dims[-1] - dims[0] < len(dims):  # side by side, so their common dims stand there in `values`, else in front
+        common = ids[0].ndim
+        values = xp.moveaxis(values, tuple(range(dims[0], dims[0] + common)), tuple(range(common)))
+    sums = xp.zeros((math.prod(front), *rest), values.dtype)
+    add_rows(sums, flat_ids(ids, front), values)
+    return xp.moveaxis(sums.reshape(*front, *rest), tuple(range(len(dims))), dims)  # (front, rest) -> shape
 
 
 def flat_ids(ids, shape):
@@ -186,7 +189,7 @@ def flat_ids(ids, shape):
 def setitem(x, index, value):
     """``x[index] = value``: write `value`, which broadcasts and takes the dtype of `x`, into the chosen entries.
 
-    In a graph the write is recorded: `value` receives the gradient of the entries, what they held before receives none.
+    In a graph the write is recorded: `value` receives the gradient of the entries, what they held before none.
 
     Raises
     ------
@@ -214,25 +217,32 @@ def setitem(x, index, value):
 def record_write(x, place, value):
     """Write `value` to `x` as an operation in the graph.
 
-    ``x[i] += v`` is three steps: read the view x[i], add to it in place, write it to x[i]. The second leaves entries
-    of `x` out of date, but the third overwrites just these, so that they need not stop it.
+    ``x[i] += v`` is three steps: read the view x[i], add to it in place, write it to x[i]. The second leaves the entries
+    of `x` behind, but the third overwrites just these; so it may go on, and `value` is a view of `x` again.
     """
     storage, array = x.storage, x.array
-    if storage.replaced and not place.picks:
-        chosen = array[place.basic]
+    chosen = array[place.basic]
+    late = tuple([(old, new) for old, new in storage.replaced if place.picks or not value.requires_grad
+                  or new is not value.storage or not same_entries(old, chosen)])
+    comes_back = len(late) < len(storage.replaced)
+    if comes_back:
         x.storage = Storage()
-        x.storage.replaced = tuple([old for old in storage.replaced if not same_entries(old, chosen)])
+        x.storage.replaced = late
     try:
         x.assign(with_entries("setitem", x, place, value))
     except Exception:
         x.storage = storage
         raise
-    storage.replaced = (*storage.replaced, array)
+    if comes_back:
+        storage.replaced = (*storage.replaced, (array, x.storage))
+        value.storage.replaced = (*value.storage.replaced, (value.array, x.storage))
+        part = read("getitem", x, place)
+        value.array, value.node, value.storage = part.array, part.node, part.storage
 
 
 def same_entries(a, b):
     """Whether two arrays are the same entries of the same memory in the same order."""
-    first = (slice(1),) * a.ndim
+    first = (*[slice(1)] * a.ndim, Ellipsis)
     return (a.shape, a.strides) == (b.shape, b.strides) and shares_memory(a[first], b[first])
 
 
@@ -268,7 +278,7 @@ def slices_at(name, x, dim, index):
     """The `Place` of the slices of `x` along `dim` that the 1-d tensor `index` names."""
     if array_of(index).ndim > 1 or index.dtype.kind not in "iu":
         raise IndexError(f"{name} needs an index of one dim of whole numbers, got {index.dtype}, shape {index.shape}")
-    dim, ids = axis_of(dim, x.ndim), index.array.reshape(-1).astype(dtypes.int64)
+    dim, ids = axis_of(dim, x.ndim), index.array.reshape(-1).astype(dtypes.int64)  # a copy, see positions_of
     check_index(ids, x.shape[dim], f"{name}: an id")
     return Place((Ellipsis,), (*[slice(None)] * dim, ids), True)
 
@@ -306,7 +316,7 @@ def index_fill(x, dim, index, value):
 
 def check_slices(name, x, place, source):
     """Raise RuntimeError unless `source` has the shape and dtype of the slices of `x` at `place`."""
-    shape = place.read(xp.broadcast_to(xp.zeros(()), x.shape)).shape
+    shape = shape_at(x.shape, place.picks)
     if array_of(source).shape != shape or source.dtype != x.dtype:
         raise RuntimeError(f"{name} needs a source like the slices that the index names, {x.dtype} of shape {shape}, "
                            f"got {source.dtype} of shape {source.shape}")
@@ -343,8 +353,7 @@ def index_add(x, dim, index, source, *, alpha=1):
         return reshape(index_add(reshape(x, 1), dim, index, reshape(source, -1), alpha=alpha), ())
     place = slices_at("index_add", x, dim, index)
     check_slices("index_add", x, place, source)
-    y = x.array.copy()
-    add_at(y, place.picks, (source.array * alpha).astype(y.dtype, copy=False))
+    y = x.array + sum_at(x.shape, place.picks, (source.array * alpha).astype(x.dtype, copy=False))
 
     def backward(g):
         return g, place.read(g) * alpha
@@ -367,7 +376,7 @@ def positions_of(name, x, dim, index, src=None):
     dim, shape = axis_of(dim, x.ndim), x.shape or (1,)
     if array_of(index).dtype.kind not in "iu":
         raise RuntimeError(f"{name} needs an index of whole numbers, got {index.dtype}")
-    ids = index.array.reshape(index.shape or (1,)).astype(dtypes.int64, copy=False)
+    ids = index.array.reshape(index.shape or (1,)).astype(dtypes.int64)  # a copy, which no later write changes
     if ids.size:
         bounds = [n for i, n in enumerate(shape) if i != dim]
         if ids.ndim != len(shape) or any(n > m for n, m in zip(ids.shape[:dim] + ids.shape[dim + 1:], bounds)):
@@ -629,11 +638,12 @@ def unique(x, sorted=True, return_inverse=False, return_counts=False, dim=None):
     occurs.
     """
     axis = None if dim is None else axis_of(dim, x.ndim)
-    values, inverse, counts = xp.unique(array_of(x), return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
-    inverse = inverse.reshape(x.shape if dim is None else -1)
-    results = [values] + [inverse] * return_inverse + [counts] * return_counts
-    results = tuple(Tensor.wrap(v) for v in results)
-    return results if len(results) > 1 else results[0]
+    found = xp.unique(array_of(x), return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
+    values, inverse, counts = (Tensor.wrap(a) for a in found)
+    if return_inverse or return_counts:
+        inverse = reshape(inverse, x.shape if dim is None else -1)
+        return (values,) + (inverse,) * return_inverse + (counts,) * return_counts
+    return values
 
 
 def bincount(x, weights=None, minlength=0):

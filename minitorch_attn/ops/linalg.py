@@ -31,29 +31,32 @@ def matmul(x, y):
         If a tensor is 0-d, the dtypes differ, or the shapes do not fit.
     """
     A, B = array_of(x), array_of(y)
-    check_same_dtype("matmul", x, y)
-    if not x.ndim or not y.ndim:
-        raise RuntimeError(f"matmul needs tensors with at least one dim, got shapes {x.shape} and {y.shape}; "
+    x_shape, y_shape = A.shape, B.shape
+    if A.dtype != B.dtype:
+        raise RuntimeError(f"matmul needs tensors of one dtype, got {A.dtype} and {B.dtype}; convert with .to(dtype)")
+    if not x_shape or not y_shape:
+        raise RuntimeError(f"matmul needs tensors with at least one dim, got shapes {x_shape} and {y_shape}; "
                            "multiply by a number with *")
-    if x.ndim == 1:
+    if len(x_shape) == 1:
         A = A[None, :]  # (K,) -> (1, K)
-    if y.ndim == 1:
+    if len(y_shape) == 1:
         B = B[:, None]  # (K,) -> (K, 1)
     rows = A.shape[:-1]
-    if y.ndim <= 2 < x.ndim:
+    one_matrix = len(y_shape) <= 2 < len(x_shape)
+    if one_matrix:
         A = A.reshape(math.prod(rows), A.shape[-1])  # (..., M, K) -> (R, K): one large product, not many small ones
     try:
         Z = xp.matmul(A, B)
     except ValueError:
-        raise RuntimeError(f"shapes {x.shape} and {y.shape} do not fit in a matrix product: the last axis of the "
+        raise RuntimeError(f"shapes {x_shape} and {y_shape} do not fit in a matrix product: the last axis of the "
                            "first must be as long as the second-to-last of the second (or its only one), and the axes "
                            "before these must broadcast") from None
-    shape = (*rows, Z.shape[-1]) if y.ndim <= 2 < x.ndim else Z.shape
-    if x.ndim == 1:
+    shape = (*rows, Z.shape[-1]) if one_matrix else Z.shape
+    if len(x_shape) == 1:
         shape = (*shape[:-2], shape[-1])
-    if y.ndim == 1:
+    if len(y_shape) == 1:
         shape = shape[:-1]
-    x_shape, y_shape, A_shape, B_shape, Z_shape = x.shape, y.shape, A.shape, B.shape, Z.shape
+    A_shape, B_shape, Z_shape = A.shape, B.shape, Z.shape
     A, B = A if y.requires_grad else None, B if x.requires_grad else None  # each is kept for the other's gradient
 
     def backward(g):
@@ -71,9 +74,9 @@ def matmul(x, y):
 
 def check_same_dtype(name, *tensors):
     """RuntimeError unless all `tensors` have one dtype."""
-    found = sorted({str(x.dtype) for x in tensors})
-    if len(found) > 1:
-        raise RuntimeError(f"{name} needs tensors of one dtype, got {' and '.join(found)}; convert with .to(dtype)")
+    if len({x.dtype for x in tensors}) > 1:
+        found = " and ".join(str(x.dtype) for x in tensors)
+        raise RuntimeError(f"{name} needs tensors of one dtype, got {found}; convert with .to(dtype)")
 
 
 def check_dims(name, **tensors):

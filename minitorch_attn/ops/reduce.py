@@ -1,4 +1,9 @@
-"""Operations that make fewer elements of many, along some axes or all, and running ones along one axis."""
+"""Operations that make fewer elements of many, along some axes or all, and running sums and products.
+
+`dim` is a dimension, counted from the end if negative, or several of them where the docstring says so. Inside, `axes`
+are the same dimensions, none negative. NumPy's words ``axis`` and ``keepdims`` may stand for ``dim`` and ``keepdim``.
+"""
+import functools
 import math
 from collections import namedtuple
 
@@ -14,6 +19,17 @@ __all__ = [
 ]
 
 ValuesIndices = namedtuple("ValuesIndices", ["values", "indices"])
+
+
+def numpy_words(op):
+    """Let `op` be called with NumPy's words, too."""
+    @functools.wraps(op)
+    def renamed(*args, **words):
+        for theirs, ours in (("axis", "dim"), ("keepdims", "keepdim")):
+            if theirs in words:
+                words[ours] = words.pop(theirs)
+        return op(*args, **words)
+    return renamed
 
 
 def axis_of(dim, ndim):
@@ -42,7 +58,7 @@ def axes_of(dim, ndim):
     """
     if dim is None or dim == () or dim == []:
         return tuple(range(ndim))
-    axes = sorted(axis_of(d, ndim) for d in ((dim,) if isinstance(dim, int) else dim))
+    axes = sorted(axis_of(d, ndim) for d in ((dim,) if hasattr(dim, "__index__") else dim))
     if len(set(axes)) < len(axes):
         raise RuntimeError(f"dim {tuple(dim)} names an axis twice")
     return tuple(axes) if ndim else ()
@@ -77,6 +93,7 @@ def floating(x, name):
 
 # Sums
 
+@numpy_words
 def sum(x, dim=None, keepdim=False, *, dtype=None):
     """The sum along `dim`.
 
@@ -109,6 +126,7 @@ def sum(x, dim=None, keepdim=False, *, dtype=None):
     return Tensor.from_op("sum", y if keepdim else y.reshape(without(shape, axes)), (x,), backward)
 
 
+@numpy_words
 @quiet
 def mean(x, dim=None, keepdim=False, *, dtype=None):
     """The mean along `dim`: sum / n.
@@ -136,10 +154,10 @@ def mean(x, dim=None, keepdim=False, *, dtype=None):
     x = x if dtype is None else cast(x, dtype)
     shape, axes = floating(x, "mean").shape, axes_of(dim, x.array.ndim)
     kept, n = with_ones(shape, axes), count(shape, axes)
-    y = sum_axes(x.array, axes) / n if n else xp.full(kept, math.nan, x.dtype)
+    y = sum_axes(x.array, axes) / n
 
     def backward(g):
-        return (xp.broadcast_to((g / n if n else g).reshape(kept), shape),)
+        return (xp.broadcast_to((g / n).reshape(kept), shape),)
 
     return Tensor.from_op("mean", y if keepdim else y.reshape(without(shape, axes)), (x,), backward)
 
@@ -147,26 +165,31 @@ def mean(x, dim=None, keepdim=False, *, dtype=None):
 # Spread
 
 @quiet
-def moments(a, axes, correction):
-    """Mean, deviations from it and variance of the array `a` along `axes`, which stay with size 1; and the divisor."""
-    n = count(a.shape, axes)
-    average = sum_axes(a, axes) / a.dtype.type(n)
-    deviation = a - average
-    divisor = n - correction if n > correction else 0
-    return average, deviation, sum_axes(deviation * deviation, axes) / a.dtype.type(divisor), divisor
+def spread(name, x, dim, unbiased, correction):
+    """What `var` and `std` start from.
 
-
-def unbiased_or_correction(dim, unbiased, correction):
-    """PyTorch's two ways to write the divisor: ``var(x, False)`` and ``var(x, dim, correction=0)``."""
-    if isinstance(dim, bool):
+    Returns
+    -------
+    axes : tuple of int
+    deviation : array like x, x - mean
+    divisor : number, n - correction, but not negative
+    variance : array, the mean of the squared deviations by that divisor, with size 1 at `axes`
+    """
+    if isinstance(dim, bool):  # var(x, False), the older way to write the correction
         dim, unbiased = None, dim
     if unbiased is not None and correction is not None:
-        raise TypeError("give unbiased or correction, not both: unbiased=True is correction=1, False is 0")
+        raise TypeError(f"{name}: give unbiased or correction, not both; unbiased=True is correction=1, False is 0")
     if correction is None:
         correction = 1 if unbiased is None else int(unbiased)
-    return dim, correction
+    a = floating(x, name)
+    axes = axes_of(dim, a.ndim)
+    n = count(a.shape, axes)
+    divisor = n - correction if n > correction else 0
+    deviation = a - sum_axes(a, axes) / n
+    return axes, deviation, divisor, sum_axes(deviation * deviation, axes) / divisor
 
 
+@numpy_words
 def var(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """The variance along `dim`: sum of (x - mean)^2 / (n - correction).
 
@@ -183,49 +206,54 @@ def var(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
     Returns
     -------
-    Tensor of x's shape without `dim`; NaN where n <= correction.
+    Tensor of x's shape without `dim`; infinite or NaN where n <= correction.
+
+    Raises
+    ------
+    RuntimeError
+        If x holds whole numbers or truth values.
+    IndexError
+        If `dim` lies outside [-ndim, ndim).
     """
-    dim, correction = unbiased_or_correction(dim, unbiased, correction)
-    shape, axes = floating(x, "var").shape, axes_of(dim, x.array.ndim)
-    _, deviation, y, divisor = moments(x.array, axes, correction)
-    kept = y.shape
+    axes, deviation, divisor, y = spread("var", x, dim, unbiased, correction)
+    shape, kept = deviation.shape, y.shape
 
     def backward(g):
-        # the mean's own share vanishes, for the deviations add up to 0
-        return (g.reshape(kept) * deviation * (2 / divisor if divisor else math.nan),)
+        # dy/dx = 2 (x - mean) / divisor: the mean depends on x, too, but the deviations from it add up to 0
+        return (2 * g.reshape(kept) / divisor * deviation,)
 
     return Tensor.from_op("var", y if keepdim else y.reshape(without(shape, axes)), (x,), backward)
 
 
+@numpy_words
 def std(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """The standard deviation along `dim`: the square root of `var`, with the same parameters.
 
     Where all elements are equal, the gradient is 0.
     """
-    dim, correction = unbiased_or_correction(dim, unbiased, correction)
-    shape, axes = floating(x, "std").shape, axes_of(dim, x.array.ndim)
-    _, deviation, variance, divisor = moments(x.array, axes, correction)
+    axes, deviation, divisor, variance = spread("std", x, dim, unbiased, correction)
     y = xp.sqrt(variance)
-    kept = y.shape
+    shape, kept = deviation.shape, y.shape
 
     def backward(g):
-        # d sqrt(v) = dv / (2 sqrt(v)); at v = 0 all deviations are 0, and so the gradient for any divisor but 0
-        scale = g.reshape(kept) / (xp.where(y == 0, 1.0, y) * divisor)
-        return (scale * deviation,)
+        # d sqrt(v) = dv / (2 sqrt(v)); where v = 0 all deviations are 0, so anything but 0 below makes the gradient 0
+        return (g.reshape(kept) / (xp.where(y == 0, 1.0, y) * divisor) * deviation,)
 
     return Tensor.from_op("std", y if keepdim else y.reshape(without(shape, axes)), (x,), backward)
 
 
+@numpy_words
 def var_mean(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """`var` and `mean` as a pair."""
-    variance = var(x, dim, unbiased, keepdim, correction=correction)
-    return variance, mean(x, None if isinstance(dim, bool) else dim, keepdim)
+    average = mean(x, None if isinstance(dim, bool) else dim, keepdim)
+    return var(x, dim, unbiased, keepdim, correction=correction), average
 
 
+@numpy_words
 def std_mean(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """`std` and `mean` as a pair."""
-    deviation = std(x, dim, unbiased, keepdim, correction=correction)
-    return deviation, mean(x, None if isinstance(dim, bool) else dim, keepdim)
+    average = mean(x, None if isinstance(dim, bool) else dim, keepdim)
+    return std(x, dim, unbiased, keepdim, correction=correction), average
 
 
 # Largest and smallest
@@ -237,6 +265,13 @@ def check_not_empty(name, shape, axes):
             raise IndexError(f"{name}: dim {i} of shape {shape} has no elements, so there is none to choose")
 
 
+def check_any(name, x):
+    """Raise where a largest element is asked of a whole tensor that has none."""
+    if array_of(x).size == 0:
+        raise RuntimeError(f"{name} of shape {x.shape}: there is no element")
+
+
+@numpy_words
 def amax(x, dim=(), keepdim=False):
     """The largest element along `dim`; elements that tie share the gradient equally.
 
@@ -255,6 +290,7 @@ def amax(x, dim=(), keepdim=False):
     return extreme("amax", xp.max, x, dim, keepdim)
 
 
+@numpy_words
 def amin(x, dim=(), keepdim=False):
     """The smallest element along `dim`, see `amax`."""
     return extreme("amin", xp.min, x, dim, keepdim)
@@ -275,6 +311,7 @@ def extreme(name, choose, x, dim, keepdim):
     return Tensor.from_op(name, y if keepdim else y.reshape(without(shape, axes)), (x,), backward)
 
 
+@numpy_words
 def max(x, dim=None, keepdim=False):
     """The largest element, or with `dim` the largest along it and where it stands, or of two tensors the larger.
 
@@ -297,38 +334,42 @@ def max(x, dim=None, keepdim=False):
     IndexError
         If there is no element along `dim`, or `dim` lies outside [-ndim, ndim).
     """
-    return chosen("max", maximum, amax, xp.argmax, x, dim, keepdim)
+    if isinstance(dim, Tensor):
+        return maximum(x, dim)
+    if dim is not None:
+        return extreme_along("max", xp.argmax, x, dim, keepdim)
+    check_any("max", x)
+    return amax(x)
 
 
+@numpy_words
 def min(x, dim=None, keepdim=False):
     """The smallest element, with parameters and results as of `max`."""
-    return chosen("min", minimum, amin, xp.argmin, x, dim, keepdim)
-
-
-def chosen(name, of_two, of_all, argument, x, dim, keepdim):
-    """`max` or `min`, by the functions for each of their three forms."""
     if isinstance(dim, Tensor):
-        return of_two(x, dim)
-    if dim is None:
-        if array_of(x).size == 0:
-            raise RuntimeError(f"{name} of a tensor with no elements needs a dim to go along")
-        return of_all(x)
+        return minimum(x, dim)
+    if dim is not None:
+        return extreme_along("min", xp.argmin, x, dim, keepdim)
+    check_any("min", x)
+    return amin(x)
+
+
+def extreme_along(name, find, x, dim, keepdim):
+    """`max` or `min` along one `dim`, by the array function `find` that says where."""
     shape, axis = array_of(x).shape, axis_of(dim, x.array.ndim)
-    row = x.array if shape else x.array.reshape(1)
-    check_not_empty(name, row.shape, (axis,))
-    index = xp.expand_dims(argument(row, axis=axis), axis)
-    n = row.shape[axis]
-    place = xp.arange(n).reshape((n,) + (1,) * (row.ndim - 1 - axis))  # lies along `axis`
-    kept = with_ones(shape, (axis,)) if keepdim else without(shape, (axis,))
+    row = xp.atleast_1d(x.array)
+    index = xp.atleast_1d(place("arg" + name, find, x, dim, keepdim=True).array)
+    values = xp.take_along_axis(row, index, axis)
+    along = xp.arange(row.shape[axis]).reshape((-1,) + (1,) * (row.ndim - 1 - axis))  # (n, 1, ...), n along `axis`
 
     def backward(g):
-        return (xp.where(place == index, g.reshape(index.shape), 0.0).reshape(shape),)
+        return (xp.where(along == index, g.reshape(index.shape), 0.0).reshape(shape),)
 
-    values = xp.take_along_axis(row, index, axis).reshape(kept)
-    indices = Tensor.from_op("arg" + name, index.reshape(kept), (x,))
-    return ValuesIndices(Tensor.from_op(name, values, (x,), backward), indices)
+    kept = with_ones(shape, (axis,)) if keepdim else without(shape, (axis,))
+    values = Tensor.from_op(name, values.reshape(kept), (x,), backward)
+    return ValuesIndices(values, Tensor.from_op("arg" + name, index.reshape(kept), (x,)))
 
 
+@numpy_words
 def argmax(x, dim=None, keepdim=False):
     """Where the largest element along `dim` stands (without it, in the flattened tensor); the first of equal ones.
 
@@ -337,28 +378,29 @@ def argmax(x, dim=None, keepdim=False):
     IndexError
         If there is no element, or `dim` lies outside [-ndim, ndim).
     """
-    return place_of("argmax", xp.argmax, x, dim, keepdim)
+    return place("argmax", xp.argmax, x, dim, keepdim)
 
 
+@numpy_words
 def argmin(x, dim=None, keepdim=False):
     """Where the smallest element along `dim` stands, see `argmax`."""
-    return place_of("argmin", xp.argmin, x, dim, keepdim)
+    return place("argmin", xp.argmin, x, dim, keepdim)
 
 
-def place_of(name, argument, x, dim, keepdim):
-    """`argmax` or `argmin`, by the array function `argument`."""
+def place(name, find, x, dim, keepdim):
+    """`argmax` or `argmin`, by the array function `find`."""
     shape = array_of(x).shape
     if dim is None:
         if x.array.size == 0:
-            raise IndexError(f"{name} of a tensor with no elements needs a dim to go along")
-        return Tensor.from_op(name, argument(x.array).reshape((1,) * len(shape) if keepdim else ()), (x,))
+            raise IndexError(f"{name} of shape {shape}: there is no element")
+        return Tensor.from_op(name, find(x.array).reshape((1,) * len(shape) if keepdim else ()), (x,))
     axis = axis_of(dim, len(shape))
-    row = x.array if shape else x.array.reshape(1)
-    check_not_empty(name, row.shape, (axis,))
-    kept = with_ones(shape, (axis,)) if keepdim else without(shape, (axis,))
-    return Tensor.from_op(name, argument(row, axis=axis).reshape(kept), (x,))
+    check_not_empty(name, shape, axes_of(dim, len(shape)))
+    index = find(xp.atleast_1d(x.array), axis=axis)
+    return Tensor.from_op(name, index.reshape(with_ones(shape, (axis,)) if keepdim else without(shape, (axis,))), (x,))
 
 
+@numpy_words
 @quiet
 def logsumexp(x, dim, keepdim=False):
     """log of the sum of e^x along `dim`, without overflow: m + log sum e^(x - m) with m the largest element.
@@ -374,14 +416,14 @@ def logsumexp(x, dim, keepdim=False):
     """
     xa = float_array(x)
     shape, axes = xa.shape, axes_of(dim, xa.ndim)
-    m = xp.max(xa, axis=axes, keepdims=True, initial=-math.inf)
+    m = xp.max(xa, axis=axes, keepdims=True) if xa.size else xp.zeros(with_ones(shape, axes), xa.dtype)
     m = xp.where(xp.isfinite(m), m, 0.0)  # inf - inf would be NaN
     y = xp.log(sum_axes(xp.exp(xa - m), axes)) + m
     kept = y.shape
 
     def backward(g):
-        softmax = xp.exp(xa - xp.where(y == -math.inf, 0.0, y))
-        return (g.reshape(kept) * softmax,)
+        # dy/dx = e^(x - y), the softmax; where y is -inf, so is every x, and e^(-inf - 0) = 0 instead of NaN
+        return (g.reshape(kept) * xp.exp(xa - xp.where(y == -math.inf, 0.0, y)),)
 
     return Tensor.from_op("logsumexp", y if keepdim else y.reshape(without(shape, axes)), (x,), backward)
 
@@ -390,11 +432,12 @@ def logsumexp(x, dim, keepdim=False):
 
 def products_before(a, axis):
     """Along `axis`, the product of all elements before each one: (a, b, c) -> (1, a, ab)."""
-    one = xp.ones(a.shape[:axis] + (1,) + a.shape[axis + 1:], a.dtype)
+    one = xp.ones((*a.shape[:axis], 1, *a.shape[axis + 1:]), a.dtype)
     shifted = xp.concatenate([one, a], axis=axis)[(slice(None),) * axis + (slice(0, -1),)]
     return xp.cumprod(shifted, axis=axis)
 
 
+@numpy_words
 def prod(x, dim=None, keepdim=False, *, dtype=None):
     """The product along `dim`.
 
@@ -414,7 +457,7 @@ def prod(x, dim=None, keepdim=False, *, dtype=None):
     x = cast(x, dtype or summed_dtype(array_of(x).dtype))
     shape = x.array.shape
     axis = 0 if dim is None else axis_of(dim, len(shape))
-    row = x.array.reshape(-1) if dim is None or not shape else x.array
+    row = x.array.reshape(-1) if dim is None else xp.atleast_1d(x.array)
     y = xp.prod(row, axis=axis, keepdims=True)
     axes = tuple(range(len(shape))) if dim is None else (axis,)
 
@@ -424,9 +467,11 @@ def prod(x, dim=None, keepdim=False, *, dtype=None):
         after = xp.flip(products_before(xp.flip(row, axis), axis), axis)
         return ((g.reshape(y.shape) * before * after).reshape(shape),)
 
-    return Tensor.from_op("prod", y.reshape(with_ones(shape, axes) if keepdim else without(shape, axes)), (x,), backward)
+    kept = with_ones(shape, axes) if keepdim else without(shape, axes)
+    return Tensor.from_op("prod", y.reshape(kept), (x,), backward)
 
 
+@numpy_words
 def cumsum(x, dim, *, dtype=None):
     """Along `dim`, the sum of all elements up to each one, itself included.
 
@@ -443,12 +488,13 @@ def cumsum(x, dim, *, dtype=None):
 
     def backward(g):
         # an element counts in every sum from its own onwards
-        row = g.reshape(shape or (1,))
-        return (xp.flip(xp.cumsum(xp.flip(row, axis), axis=axis), axis).reshape(shape),)
+        row = xp.flip(xp.atleast_1d(g), axis)
+        return (xp.flip(xp.cumsum(row, axis=axis), axis).reshape(shape),)
 
     return Tensor.from_op("cumsum", y, (x,), backward)
 
 
+@numpy_words
 def cumprod(x, dim, *, dtype=None):
     """Along `dim`, the product of all elements up to each one, itself included.
 
@@ -461,7 +507,7 @@ def cumprod(x, dim, *, dtype=None):
     """
     x = cast(x, dtype or summed_dtype(array_of(x).dtype))
     shape, axis = x.array.shape, axis_of(dim, x.array.ndim)
-    row = x.array if shape else x.array.reshape(1)
+    row = xp.atleast_1d(x.array)
     y = xp.cumprod(row, axis=axis).reshape(shape)
 
     def backward(g):
@@ -485,18 +531,21 @@ def cumprod(x, dim, *, dtype=None):
 
 # Truth values
 
+@numpy_words
 def all(x, dim=None, keepdim=False):
     """Whether all elements along `dim` (int, several, or None for all) are true; true over none."""
     xa = array_of(x)
     return Tensor.from_op("all", xp.all(xa, axis=axes_of(dim, xa.ndim), keepdims=keepdim), (x,))
 
 
+@numpy_words
 def any(x, dim=None, keepdim=False):
     """Whether any element along `dim` (int, several, or None for all) is true; false over none."""
     xa = array_of(x)
     return Tensor.from_op("any", xp.any(xa, axis=axes_of(dim, xa.ndim), keepdims=keepdim), (x,))
 
 
+@numpy_words
 def count_nonzero(x, dim=None):
     """How many elements along `dim` (int, several, or None for all) are not zero."""
     xa = array_of(x)
@@ -505,6 +554,7 @@ def count_nonzero(x, dim=None):
 
 # Norms
 
+@numpy_words
 @quiet
 def norm(x, p="fro", dim=None, keepdim=False, dtype=None):
     """The p-norm of the elements along `dim`: (sum of |x|^p)^(1/p).
@@ -523,10 +573,22 @@ def norm(x, p="fro", dim=None, keepdim=False, dtype=None):
     Returns
     -------
     Tensor of x's shape without `dim`. The gradient at the zero vector is zero.
+
+    Raises
+    ------
+    NotImplementedError
+        If `p` is another name of a matrix norm.
+    RuntimeError
+        If x holds whole numbers or truth values.
+    IndexError
+        If `dim` lies outside [-ndim, ndim), or an infinite norm is asked of no elements.
     """
+    if isinstance(p, str) and p != "fro":
+        raise NotImplementedError(f"norm knows p as a number or 'fro', not {p!r}")
+    p = 2.0 if p == "fro" else float(p)
     x = x if dtype is None else cast(x, dtype)
-    shape, axes = floating(x, "norm").shape, axes_of(dim, x.array.ndim)
-    xa, p = x.array, 2.0 if p in ("fro", None) else float(p)
+    xa = floating(x, "norm")
+    shape, axes = xa.shape, axes_of(dim, xa.ndim)
     size = xp.absolute(xa)
     if math.isinf(p):
         check_not_empty("norm", shape, axes)
@@ -546,8 +608,10 @@ def norm(x, p="fro", dim=None, keepdim=False, dtype=None):
         if math.isinf(p):
             tied = size == y
             return (g / xp.sum(tied, axis=axes, keepdims=True, dtype=g.dtype) * tied * xp.sign(xa),)
+        ratio = xa / xp.where(y == 0, 1.0, y)
+        if p == 2:
+            return (g * ratio,)
         # dy/dx = sign(x) (|x| / y)^(p - 1)
-        ratio = size / xp.where(y == 0, 1.0, y)
-        return (g * xp.sign(xa) * xp.where(size == 0, 0.0, ratio ** (p - 1)),)
+        return (g * xp.sign(xa) * xp.where(xa == 0, 0.0, xp.absolute(ratio) ** (p - 1)),)
 
     return Tensor.from_op("norm", y if keepdim else y.reshape(without(shape, axes)), (x,), backward)

@@ -19,7 +19,7 @@ def order_of(a, axis, descending):
 
 def picked(op, x, axis, ids):
     """The entries of `x` with these `ids` along `axis`, and the ids, as a named tuple of tensors."""
-    x_shape, kept = x.shape, ids.shape if x.ndim else ids.shape[1:]
+    x_shape, kept = x.shape, ids.shape if x.ndim or not ids.size else ()
     positions = flat_positions(ids, axis, x_shape or (1,))
 
     def backward(g):

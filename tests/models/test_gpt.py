@@ -127,8 +127,8 @@ def test_reading_in_pieces_through_the_cache_equals_reading_at_once(pieces):
     cache, start, parts = model.new_cache(), 0, []
     for n in pieces:
         logits, _, weights = model(ids[:, start:start + n], cache=cache, need_weights=True)
-        np.testing.assert_allclose(weights[1].detach().numpy(), maps[1].detach().numpy()[:, :, start:start + n, :start + n],
-                                   rtol=1e-9, atol=1e-12)
+        wanted = maps[1].detach().numpy()[:, :, start:start + n, :start + n]
+        np.testing.assert_allclose(weights[1].detach().numpy(), wanted, rtol=1e-9, atol=1e-12)
         parts.append(logits)
         start += n
         assert len(cache) == start
@@ -200,7 +200,7 @@ def test_mistakes_are_named():
     assert len(cache) == 7
     with pytest.raises(ValueError, match=r"\(batch, time\), got shape \(3,\)"):
         model(mt.tensor([1, 2, 3]))
-    with pytest.raises(ValueError, match="n_embd=10 .* n_head=4"):
+    with pytest.raises(ValueError, match=r"n_embd=10 .* n_head=4"):
         GPT(GPTConfig(vocab_size=5, n_embd=10, n_head=4))
 
 
@@ -217,7 +217,8 @@ def test_equals_a_gpt_of_pytorchs_own_layers():
     for i in range(L):
         def part(name, i=i):
             return w[f"blocks.{i}.{name}.weight"], w[f"blocks.{i}.{name}.bias"]
-        q, k, v = F.linear(norm(x, (C,), *part("ln_1")), *part("attn.qkv")).view(2, 7, 3, H, C // H).permute(2, 0, 3, 1, 4)
+        qkv = F.linear(norm(x, (C,), *part("ln_1")), *part("attn.qkv"))
+        q, k, v = qkv.view(2, 7, 3, H, C // H).permute(2, 0, 3, 1, 4)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(2, 7, C)
         x = x + F.linear(y, *part("attn.proj"))
         x = x + F.linear(F.gelu(F.linear(norm(x, (C,), *part("ln_2")), *part("mlp.fc"))), *part("mlp.proj"))

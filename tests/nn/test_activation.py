@@ -6,11 +6,11 @@ from minitorch_attn import nn
 from tests.harness import assert_like_torch, draw
 
 LAYERS = [
-    ("ReLU", {}), ("GELU", {}), ("GELU", {"approximate": "tanh"}), ("SiLU", {}), ("Sigmoid", {}), ("LogSigmoid", {}),
-    ("Tanh", {}), ("Softplus", {}), ("Softplus", {"beta": 2, "threshold": 1.5}), ("Softmax", {"dim": 1}),
-    ("Softmax", {"dim": -2}), ("LogSoftmax", {"dim": 0}), ("Softmin", {"dim": 1}), ("GLU", {}), ("GLU", {"dim": 1}),
-    ("LeakyReLU", {}), ("LeakyReLU", {"negative_slope": 0.3}), ("ELU", {}), ("ELU", {"alpha": 2.0}), ("Hardtanh", {}),
-    ("Hardtanh", {"min_val": -0.5, "max_val": 2.0}),
+    ("ReLU", {}), ("ReLU6", {}), ("GELU", {}), ("GELU", {"approximate": "tanh"}), ("SiLU", {}), ("Sigmoid", {}),
+    ("LogSigmoid", {}), ("Tanh", {}), ("Softplus", {}), ("Softplus", {"beta": 2, "threshold": 1.5}),
+    ("Softmax", {"dim": 1}), ("Softmax", {"dim": -2}), ("LogSoftmax", {"dim": 0}), ("Softmin", {"dim": 1}),
+    ("GLU", {}), ("GLU", {"dim": 1}), ("LeakyReLU", {}), ("LeakyReLU", {"negative_slope": 0.3}),
+    ("ELU", {}), ("ELU", {"alpha": 2.0}), ("Hardtanh", {}), ("Hardtanh", {"min_val": -0.5, "max_val": 2.0}),
 ]
 
 
@@ -23,7 +23,7 @@ def test_is_pytorchs(name, options):
     assert_like_torch(ours, theirs, draw(3, 2, 4).astype("f4"), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["ReLU", "SiLU", "LeakyReLU", "ELU", "Hardtanh"])
+@pytest.mark.parametrize("name", ["ReLU", "ReLU6", "SiLU", "LeakyReLU", "ELU", "Hardtanh"])
 def test_in_place(name):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     layer = getattr(nn, name)(inplace=True)

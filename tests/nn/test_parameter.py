@@ -38,10 +38,10 @@ def test_results_of_operations_are_plain_tensors():
 def test_deepcopy(grad):
     p = Parameter(mt.tensor([1.0, 2.0]), requires_grad=grad)
     p.note = ["mine"]
-    p.grad = mt.ones(2)
+    p.grad, p.owner = mt.ones(2), {"holds": p}
     q = copy.deepcopy(p)
     assert type(q) is Parameter and q.requires_grad is grad and q.note == ["mine"] and q.note is not p.note
-    assert q.grad is None
+    assert q.grad is None and q.owner["holds"] is q
     with mt.no_grad():
         q.fill_(0.0)
     assert p.tolist() == [1.0, 2.0]

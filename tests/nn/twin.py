@@ -21,7 +21,7 @@ def twins(name, *args, seed=0, **kwargs):
     for key, value in other.items():
         assert str(value.dtype) == f"torch.{mine[key].dtype}"
         np.testing.assert_allclose(mine[key].numpy(), value.numpy(), rtol=3e-7, atol=1e-7, err_msg=key)
-    assert repr(ours) == repr(theirs)
+    assert repr(ours) == repr(theirs).replace("NonDynamicallyQuantizable", "")  # what a Linear is called in attention
     theirs = theirs.double()
     ours = ours.double()
     ours.load_state_dict({key: mt.tensor(value.numpy().copy()) for key, value in theirs.state_dict().items()})

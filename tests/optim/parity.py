@@ -12,7 +12,7 @@ SHAPES = [(3, 5), (7,), (), (11, 13), (2, 1, 3)]
 STEPS = 20
 
 
-def OPTIONS_NOTE(options):
+def label(options):
     return ",".join(f"{k}={v}" for k, v in options.items()) if isinstance(options, dict) else None
 
 
@@ -55,7 +55,7 @@ def assert_steps_like_torch(name, options, dtype):
         other.step()
         for i, (p, q) in enumerate(zip(ours, theirs)):
             assert p.dtype == dtype
-            np.testing.assert_allclose(p.detach().numpy(), q.detach().numpy(), err_msg=f"step {step}, {i}", **tolerance)
+            np.testing.assert_allclose(p.detach().numpy(), q.detach().numpy(), err_msg=f"{step} {i}", **tolerance)
         if step == STEPS // 2:
             saved = copy.deepcopy(mine.state_dict())
             mine = make(getattr(mt.optim, name), ours)

@@ -4,7 +4,7 @@ import pytest
 
 import minitorch_attn as mt
 from minitorch_attn.nn import Parameter
-from tests.optim.parity import OPTIONS_NOTE, assert_steps_like_torch, one_step
+from tests.optim.parity import assert_steps_like_torch, label, one_step
 
 OPTIONS = [dict(), dict(weight_decay=0.2), dict(amsgrad=True), dict(amsgrad=True, weight_decay=0.2, maximize=True),
            dict(betas=(0.5, 0.7), eps=1e-3), dict(maximize=True), dict(betas=(0.0, 0.9))]
@@ -12,7 +12,7 @@ OPTIONS = [dict(), dict(weight_decay=0.2), dict(amsgrad=True), dict(amsgrad=True
 
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 @pytest.mark.parametrize("name", ["Adam", "AdamW"])
-@pytest.mark.parametrize("options", OPTIONS, ids=OPTIONS_NOTE)
+@pytest.mark.parametrize("options", OPTIONS, ids=label)
 def test_like_torch(name, options, dtype):
     assert_steps_like_torch(name, dict(lr=0.05, **options), dtype)
 
@@ -81,7 +81,7 @@ def test_state_from_torch():
 @pytest.mark.parametrize("options, words", [
     (dict(lr=-1.0), "Invalid lr"), (dict(eps=-1e-8), "Invalid eps"), (dict(weight_decay=-0.1), "Invalid weight_decay"),
     (dict(betas=(1.0, 0.9)), "index 0: 1.0"), (dict(betas=(0.9, -0.1)), "index 1: -0.1"),
-], ids=OPTIONS_NOTE)
+], ids=label)
 @pytest.mark.parametrize("cls", [mt.optim.Adam, mt.optim.AdamW])
 def test_errors(cls, options, words):
     with pytest.raises(ValueError, match=words):

@@ -9,7 +9,8 @@ def test_vocabulary_is_sorted_and_each_character_is_its_place():
     assert tokenizer.encode("bad") == [2, 1, 3] and tokenizer.decode([2, 1, 3]) == "bad"
 
 
-@pytest.mark.parametrize("text", ["白日依山尽，黄河入海流。", "a\nb\tc  d", "e\u0301 is not é", "\U0001f600 beyond the basic plane", "x"])
+@pytest.mark.parametrize("text", ["白日依山尽，黄河入海流。", "a\nb\tc  d", "e\u0301 is not é", "x",
+                                  "\U0001f600 beyond the basic plane"])
 def test_round_trip(text):
     tokenizer = CharacterTokenizer(text)
     assert tokenizer.decode(tokenizer.encode(text)) == text

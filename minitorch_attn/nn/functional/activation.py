@@ -111,8 +111,17 @@ def softmin(x, dim, *, dtype=None):
 
 
 def shifted(x, axis):
-    """The array x minus its maximum along `axis`; its exponential cannot overflow, and has a 1 along each line."""
-    return x - xp.max(x, axis=axis, keepdims=True) if x.size else x.copy()
+    """The array x minus numbers m, one for each line along `axis`, such that e^(x - m) is in range and its sums not 0.
+
+    m is the maximum of the line. That is slow to find where lines are short, so where all of x lies within 30 the
+    maximum of the whole array takes its place: sums are then at least e^-30, and x - m is rounded to 2e-6 at worst.
+    """
+    if x.size == 0:
+        return x.copy()
+    m = x.max()
+    if not m - x.min() <= 30:  # put so that NaN and inf come here
+        m = x.max(axis=axis, keepdims=True)
+    return x - m
 
 
 # Rectifiers
@@ -246,10 +255,11 @@ def gelu_tanh(x):
 
     def backward(g):
         # y = x s(2u), s' = s (1 - s), so dy/dx = s + y (1 - s) d2u/dx
-        gx = square * (3 * cubic * scale)
-        gx += scale
+        slope = square * (3 * cubic * scale)
+        slope += scale
+        gx = 1 - s
         gx *= y
-        gx *= 1 - s
+        gx *= slope
         gx += s
         gx *= g
         return (gx,)

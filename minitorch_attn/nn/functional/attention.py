@@ -159,18 +159,22 @@ def _grouped(query, key, value, attn_mask, dropout_p, is_causal, scale):
 
 def _check(query, key, value, attn_mask, dropout_p, is_causal):
     """Raise RuntimeError with the likely fix unless attention is defined for these arguments."""
-    given = f"query {query.dtype}{query.shape}, key {key.dtype}{key.shape}, value {value.dtype}{value.shape}"
     if not query.dtype == key.dtype == value.dtype or query.dtype.kind != "f":
-        raise RuntimeError(f"query, key and value must have one floating-point dtype, got {given}")
-    fits = min(query.ndim, key.ndim, value.ndim) > 1
+        raise RuntimeError("query, key and value must have one floating-point dtype, got "
+                           f"{query.dtype}, {key.dtype} and {value.dtype}")
+    shapes = query.shape, key.shape, value.shape
+    fits = min(map(len, shapes)) > 1
     if not fits or query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
-        raise RuntimeError(f"attention needs query (..., T, D), key (..., S, D) and value (..., S, E), got {given}")
-    try:
-        lead = numpy.broadcast_shapes(query.shape[:-2], key.shape[:-2])
-        numpy.broadcast_shapes(lead, value.shape[:-2])
-    except ValueError:
-        raise RuntimeError(f"the leading axes do not broadcast: {given}; where key and value have fewer heads, pass "
-                           "enable_gqa=True") from None
+        raise RuntimeError("attention needs query (..., T, D), key (..., S, D) and value (..., S, E), "
+                           "got {}, {} and {}".format(*shapes))
+    lead, *others = (shape[:-2] for shape in shapes)
+    if others != [lead, lead]:
+        try:
+            lead = numpy.broadcast_shapes(lead, others[0])
+            numpy.broadcast_shapes(lead, others[1])
+        except ValueError:
+            raise RuntimeError("the leading axes of query, key and value do not broadcast, got {}, {} and {}; where "
+                               "key and value have fewer heads, pass enable_gqa=True".format(*shapes)) from None
     if not 0 <= dropout_p <= 1:
         raise RuntimeError(f"dropout_p must lie in [0, 1], got {dropout_p}")
     if attn_mask is not None:

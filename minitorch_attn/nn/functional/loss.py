@@ -6,7 +6,7 @@ averaged ("mean"). Logarithms are natural, so losses of probabilities are in nat
 from ...autograd import Tensor
 from ...backend import check_index, quiet, xp
 from ...ops.broadcast import as_tensor_pair, unbroadcast
-from .activation import through_float32
+from .activation import shifted, through_float32
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "huber_loss", "kl_div", "l1_loss",
@@ -210,8 +210,8 @@ def as_input(rows, shape):
 
 
 def exponentials(z):
-    """z minus its row maximum, e^ of that, and the row sums of e^: softmax is e / total, log softmax z - log total."""
-    z = z - xp.max(z, axis=1, keepdims=True)
+    """z with each row shifted, e^z, and the row sums of e^z: softmax is e / total, its logarithm z - log total."""
+    z = shifted(z, 1)
     e = xp.exp(z)
     return z, e, e @ xp.ones(e.shape[1], e.dtype)
 

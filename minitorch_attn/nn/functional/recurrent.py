@@ -45,10 +45,9 @@ def rnn(x, h0, w_ih, w_hh, b_ih=None, b_hh=None, nonlinearity="tanh", reverse=Fa
     ----------
     Elman 1990, "Finding structure in time".
     """
-    _check(x, h0, w_ih, w_hh, 1)
     if nonlinearity not in ("tanh", "relu"):
         raise ValueError(f'nonlinearity must be "tanh" or "relu", got {nonlinearity!r}')
-    inputs = _given(x, h0, w_ih, w_hh, b_ih, b_hh)
+    inputs = _checked(1, x, (h0,), w_ih, w_hh, b_ih, b_hh)
     x, h0, w_ih, w_hh, *b = [v.array for v in inputs]
     if reverse:
         x = x[::-1]
@@ -109,8 +108,7 @@ def gru(x, h0, w_ih, w_hh, b_ih=None, b_hh=None, reverse=False):
     Cho et al. 2014, "Learning Phrase Representations using RNN Encoder-Decoder"; with the reset gate after the
     matrix product, as in PyTorch and cuDNN, not before it as in the paper.
     """
-    _check(x, h0, w_ih, w_hh, 3)
-    inputs = _given(x, h0, w_ih, w_hh, b_ih, b_hh)
+    inputs = _checked(3, x, (h0,), w_ih, w_hh, b_ih, b_hh)
     x, h0, w_ih, w_hh, *b = [v.array for v in inputs]
     if reverse:
         x = x[::-1]
@@ -190,9 +188,7 @@ def lstm(x, h0, c0, w_ih, w_hh, b_ih=None, b_hh=None, reverse=False):
     ----------
     Hochreiter and Schmidhuber 1997, "Long short-term memory"; forget gate by Gers et al. 2000.
     """
-    _check(x, h0, w_ih, w_hh, 4)
-    _check(x, c0, w_ih, w_hh, 4)
-    inputs = _given(x, h0, c0, w_ih, w_hh, b_ih, b_hh)
+    inputs = _checked(4, x, (h0, c0), w_ih, w_hh, b_ih, b_hh)
     x, h0, c0, w_ih, w_hh, *b = [v.array for v in inputs]
     if reverse:
         x = x[::-1]
@@ -256,26 +252,26 @@ def lstm_cell(x, state, w_ih, w_hh, b_ih=None, b_hh=None):
     return unbind(lstm(unsqueeze(x, 0), *state, w_ih, w_hh, b_ih, b_hh))
 
 
-def _check(x, state, w_ih, w_hh, gates):
-    """Raise RuntimeError unless x (T, B, I), state (B, H), w_ih (gates H, I) and w_hh (gates H, H) fit, and T > 0."""
-    width = state.shape[-1] if state.ndim else 0
-    given = f"x {x.shape}, state {state.shape}, w_ih {w_ih.shape}, w_hh {w_hh.shape}"
-    if (x.ndim != 3 or state.shape != (x.shape[1], width) or w_ih.shape != (gates * width, x.shape[2])
-            or w_hh.shape != (gates * width, width)):
-        rows = "H" if gates == 1 else f"{gates}H"
-        raise RuntimeError(f"need x (T, B, I), state (B, H), w_ih ({rows}, I) and w_hh ({rows}, H), got {given}")
-    if not x.shape[0]:
-        raise RuntimeError("a recurrent network needs a sequence of at least one step, got x " + str(x.shape))
-    if not x.dtype == state.dtype == w_ih.dtype == w_hh.dtype or x.dtype.kind != "f":
-        raise RuntimeError("input, state and weights must have one floating-point dtype, got "
-                           f"{x.dtype}, {state.dtype}, {w_ih.dtype} and {w_hh.dtype}")
-
-
-def _given(*inputs):
-    """The tensors among `inputs`, whose last two, the biases, are both given or both None."""
-    if (inputs[-2] is None) != (inputs[-1] is None):
+def _checked(gates, x, states, w_ih, w_hh, b_ih, b_hh):
+    """All tensors among the arguments as one list; RuntimeError unless they fit together and there is a step."""
+    if (b_ih is None) != (b_hh is None):
         raise RuntimeError("give both biases, b_ih and b_hh, or neither")
-    return inputs if inputs[-1] is not None else inputs[:-2]
+    biases = [] if b_ih is None else [b_ih, b_hh]
+    width = w_hh.shape[-1] if w_hh.ndim else 0
+    rows, batch = gates * width, x.shape[1:2]
+    if (x.ndim != 3 or any(h.shape != (*batch, width) for h in states) or w_ih.shape != (rows, x.shape[2])
+            or w_hh.shape != (rows, width) or any(b.shape != (rows,) for b in biases)):
+        n = "H" if gates == 1 else f"{gates}H"
+        shapes = ", ".join(str(v.shape) for v in (x, *states, w_ih, w_hh, *biases))
+        raise RuntimeError(f"a step needs x (T, B, I), state (B, H), w_ih ({n}, I), w_hh ({n}, H) and biases ({n},), "
+                           f"got {shapes}")
+    if not x.shape[0]:
+        raise RuntimeError(f"a recurrent network needs a sequence of at least one step, got x {x.shape}")
+    inputs = [x, *states, w_ih, w_hh, *biases]
+    if x.dtype.kind != "f" or any(v.dtype != x.dtype for v in inputs):
+        raise RuntimeError("input, state and parameters must have one floating-point dtype, got "
+                           + ", ".join(str(v.dtype) for v in inputs))
+    return inputs
 
 
 def _project(x, w, *biases):
