@@ -7,7 +7,7 @@ times, so that a machine that is busy for a while is busy for both.
 """
 import argparse
 import contextlib
-import importlib
+import importlib.util
 import json
 import math
 import os
@@ -115,8 +115,9 @@ def worker(name, library, threads):
                                env={**os.environ, **variables})
 
     def seconds(steps):
-        process.stdin.write(f"{steps}\n")
-        process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it ended already
+            process.stdin.write(f"{steps}\n")
+            process.stdin.flush()
         answer = process.stdout.readline().split()
         if not answer:
             raise SystemExit(f"benchmarks: {library} failed on {name}; its error is above")
@@ -125,7 +126,7 @@ def worker(name, library, threads):
     try:
         yield seconds
     finally:
-        process.stdin.close()
+        process.kill()
         process.wait()
 
 
@@ -159,6 +160,9 @@ def main():
     unknown = [name for name in asked.which if name not in TRAININGS]
     if unknown or asked.turns < 2 or asked.steps < 1 or asked.threads < 1:
         ask.error(f"no training is called {unknown[0]}" if unknown else "the numbers are too small")
+    if importlib.util.find_spec("torch") is None:
+        ask.error("PyTorch is not installed, and without it there is nothing to compare with: "
+                  "python -m pip install --editable '.[test]'")
     print(f"{asked.threads} threads, {asked.turns} turns of {asked.steps} steps; "
           "a ratio below 1 is faster than PyTorch")
     print(f"{'training':10} {'ms a step':>10} {'PyTorch':>10} {'ratio':>7}   middle half")

@@ -35,7 +35,8 @@ def parser():
     about = "run a PyTorch script, unmodified, on this library"
     run = commands.add_parser("run", help=about, description=about.capitalize() + ".")
     run.add_argument("script", metavar="SCRIPT.py")
-    run.add_argument("arguments", metavar="ARGS", nargs=argparse.REMAINDER, help="handed to the script as they are")
+    rest = run.add_argument("arguments", metavar="ARGS", nargs=argparse.REMAINDER, help="handed on as they are")
+    rest.required = False  # else a missing script is reported as missing arguments too
 
     about = "print the versions of what is installed, and what computes"
     commands.add_parser("info", help=about, description=about.capitalize() + ".")

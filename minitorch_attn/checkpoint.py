@@ -106,8 +106,8 @@ def load(path, model=None, optimizer=None, scheduler=None, strict=True, rng=None
     ------
     ValueError
         If the file is broken, was not written by `save`, or lacks what is asked for; nothing has been changed then.
-    RuntimeError
-        From ``load_state_dict``, if names or shapes do not match.
+    RuntimeError, ValueError
+        From the model's and then the optimizer's ``load_state_dict``, if names, shapes or groups do not match.
     """
     arrays, text = _read(path)
     if text is None:
@@ -227,15 +227,21 @@ def _parse(path, text, arrays):
                 raise ValueError(f"its {part} is no dict")
         if not all(isinstance(x, Tensor) for x in (found["model"] or {}).values()):
             raise ValueError("a weight is no tensor")
-        if found["optimizer"] is not None and not (
-                isinstance(found["optimizer"]["state"], dict)
-                and all(isinstance(group["params"], list) for group in found["optimizer"]["param_groups"])):
-            raise ValueError("its optimizer state has another form")
+        if found["optimizer"] is not None:
+            _check_optimizer(**found["optimizer"])
         if found["rng"] is not None:
             Generator().set_state(found["rng"])  # raises if it is no such state
         return {name: found[name] for name in ("model", "optimizer", "scheduler", "config", "step", "rng")}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path}: the description of its contents is broken: {error!r}") from error
+
+
+def _check_optimizer(state, param_groups):
+    """Raise unless these two have the form that ``Optimizer.state_dict`` gives them."""
+    positions = [i for group in param_groups for i in group["params"]]
+    if not (all(isinstance(i, int) for i in [*positions, *state])
+            and all(isinstance(entries, dict) for entries in state.values())):
+        raise ValueError("its optimizer state has another form")
 
 
 # files --------------------------------------------------------------------------------------------------------------

@@ -186,12 +186,14 @@ def item(x):
     if x.array.size != 1:
         raise RuntimeError(f"only a tensor with exactly one entry is a number, this one has shape {x.shape}; reduce "
                            "it first, by sum(), mean(), any() or all(), or use tolist()")
+    x.check_current()
     return x.array.item()
 
 
 @method("tolist")
 def tolist(x):
     """The entries as nested lists of Python numbers."""
+    x.check_current()
     return to_host(x.array).tolist()
 
 

@@ -449,8 +449,11 @@ EMPTY = {"version": 1, "model": None, "optimizer": None, "scheduler": None, "con
         {"model": {"tensor": "w"}}, {"model": [1]}, {"model": {"items": [1]}}, {"model": {"pickle": "gASVL"}},
         {"model": {}}, {"model": {"items": [[{"tuple": []}, 1]]}}, {"optimizer": {"items": []}},
         {"optimizer": {"items": [["state", 1], ["param_groups", []]]}}, {"model": {"tensor": {}}},
-        {"optimizer": {"items": [["state", {"items": []}], ["param_groups", [1]]]}}, {"rng": {"words": "x"}},
-        {"rng": 5}, {"rng": {"seed": 1, "words": [1], "position": 0, "spare": None, "fast": []}})],
+        {"optimizer": {"items": [["state", {"items": []}], ["param_groups", [1]]]}},
+        {"optimizer": {"items": [["state", {"items": [[0, 5]]}], ["param_groups", []]]}},
+        {"optimizer": {"items": [["state", {"items": []}], ["param_groups", [{"items": [["params", [[1]]]]}]]]}},
+        {"rng": {"words": "x"}}, {"rng": 5},
+        {"rng": {"seed": 1, "words": [1], "position": 0, "spare": None, "fast": []}})],
     json.dumps({k: v for k, v in EMPTY.items() if k != "step"}),
 ], ids=lambda text: text[:40])
 def test_hostile_description(tmp_path, ending, text):

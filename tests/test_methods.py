@@ -302,10 +302,10 @@ def test_formatting():
 def test_deepcopy():
     x = mt.ones(2, requires_grad=True)
     (x * 3).backward(mt.ones(2))
-    x.note = ["kept"]
+    x.note, x.me = ["kept"], x
     pair = copy.deepcopy([x, x])
     y = pair[0]
-    assert pair[1] is y and y is not x and y.requires_grad and y.is_leaf
+    assert pair[1] is y and y.me is y and y is not x and y.requires_grad and y.is_leaf
     assert y.grad.tolist() == [3, 3] and y.note == ["kept"] and y.note is not x.note
     with mt.no_grad():
         y.zero_()

@@ -86,20 +86,15 @@ class CausalSelfAttention(nn.Module):
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)                        # -> three of (B, H, T, D)
         if cache is not None:
             k, v = cache.extend(self.layer, k, v)                             # (B, H, T, D) -> (B, H, S, D)
-        p = self.dropout if self.training else 0.0
-        mask = may_see(T, k.shape[2])
-        y = F.scaled_dot_product_attention(q, k, v, mask, p, is_causal=mask is None and T > 1)
+        whole = T == k.shape[2]  # nothing was cached: the kernel knows this mask itself
+        y = F.scaled_dot_product_attention(q, k, v, None if whole else may_see(T, k.shape[2]), is_causal=whole,
+                                           dropout_p=self.dropout if self.training else 0.0)
         y = y.transpose(1, 2).reshape(B, T, C)                                # (B, H, T, D) -> (B, T, C)
         return self.drop(self.proj(y)), attention_weights(q, k) if need_weights else None
 
 
 def may_see(T, S):
-    """The mask for `T` new queries, the last of `S` keys; None where `is_causal` says the same, or all are seen.
-
-    Query t stands at position S - T + t and may see every key up to there.
-    """
-    if T == S or T == 1:
-        return None
+    """The causal mask (T, S) for `T` queries that are the last of `S` tokens: query t sees the keys to S - T + t."""
     return ones(T, S, dtype=dtypes.bool).tril(S - T)
 
 
@@ -108,9 +103,8 @@ def attention_weights(q, k):
 
     The fused attention above never keeps these; the figures ask for them.
     """
-    T, S, D = q.shape[2], k.shape[2], q.shape[3]
-    scores = q @ k.transpose(-2, -1) / math.sqrt(D)                           # (B, H, T, D) -> (B, H, T, S)
-    return F.softmax(scores.masked_fill(~ones(T, S, dtype=dtypes.bool).tril(S - T), -math.inf), dim=-1)
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])                 # (B, H, T, D) -> (B, H, T, S)
+    return F.softmax(scores.masked_fill(~may_see(q.shape[2], k.shape[2]), -math.inf), dim=-1)
 
 
 class MLP(nn.Module):
@@ -166,7 +160,7 @@ class GPT(nn.Module):
         self.blocks = nn.ModuleList([Block(config, layer) for layer in range(config.n_layer)])
         self.ln_f = nn.LayerNorm(config.n_embd)
         self.head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
-        self.apply(self.start)
+        self.apply(self.init_weights)
         for block in self.blocks:
             # 2 * n_layer parts add to the residual stream; this keeps its variance from growing with the depth
             for proj in (block.attn.proj, block.mlp.proj):
@@ -175,7 +169,7 @@ class GPT(nn.Module):
             self.head.weight = self.tok_emb.weight
 
     @staticmethod
-    def start(module):
+    def init_weights(module):
         """Draw the weights from N(0, 0.02^2) and set the biases to zero."""
         if isinstance(module, (nn.Linear, nn.Embedding)):
             nn.init.normal_(module.weight, std=0.02)

@@ -125,10 +125,8 @@ def host_values(data):
 
 def as_tensor(data, dtype=None, device=None):
     """`data` as a tensor: itself if it is one of that dtype, on its memory if it is an array of it, else a copy."""
-    if isinstance(data, Tensor) and dtype in (None, data.dtype):
-        return data
-    if isinstance(data, numpy.ndarray) and dtype in (None, data.dtype):
-        return from_numpy(data)
+    if isinstance(data, (Tensor, numpy.ndarray)) and (dtype is None or dtype == data.dtype):
+        return data if isinstance(data, Tensor) else from_numpy(data)
     return tensor(data, dtype, device)
 
 
@@ -242,11 +240,11 @@ def arange(start=0, end=None, step=1, dtype=None, device=None, requires_grad=Fal
         If `step` is 0 or leads away from `end`, or a bound is not finite.
     """
     start, end, step = [number(v) for v in ((0, start, step) if end is None else (start, end, step))]
+    if not all(math.isfinite(v) for v in (start, end, step)):
+        raise RuntimeError(f"arange needs finite bounds, got {start}, {end}, {step}")
     if dtype == dtypes.int64:
         start, end, step = int(start), int(end), int(step)  # as PyTorch
     whole = all(isinstance(v, (int, numpy.integer)) for v in (start, end, step))
-    if not all(math.isfinite(v) for v in (start, end, step)):
-        raise RuntimeError(f"arange needs finite bounds, got {start}, {end}, {step}")
     if step == 0 or (end - start) * step < 0:
         raise RuntimeError(f"a step of {step} does not lead from {start} to {end}")
     count = -((start - end) // step) if whole else math.ceil((end - start) / step)
@@ -466,6 +464,7 @@ def coins(p, shape, generator):
     return source(generator).uniform(shape, dtype) < p
 
 
+@quiet
 def multinomial(x, num_samples, replacement=False, generator=None):
     """Draw places with probability proportional to the entries there.
 
@@ -485,8 +484,8 @@ def multinomial(x, num_samples, replacement=False, generator=None):
     Raises
     ------
     RuntimeError
-        If a weight is negative, infinite or NaN, if a row has no positive weight, or, without replacement, fewer
-        of them than `num_samples`; or if the number or type of axes is another.
+        If a weight or the sum of a row is negative, infinite or NaN; if a row has no positive weight or, without
+        replacement, fewer of them than `num_samples`; or if `x` is not as said above.
 
     Notes
     -----
@@ -497,8 +496,8 @@ def multinomial(x, num_samples, replacement=False, generator=None):
         raise RuntimeError("multinomial needs floating-point weights (V,) or (B, V) and num_samples of 1 or more, "
                            f"got {x.dtype} of shape {x.shape} and {num_samples}")
     weights = to_host(x.array).reshape(math.prod(x.shape[:-1]), x.shape[-1])  # (V,) -> (1, V)
-    if not bool(numpy.isfinite(weights).all() and (weights >= 0).all()):
-        raise RuntimeError("a weight is negative, infinite or NaN; weights must be probabilities or counts")
+    if not bool((weights >= 0).all() and numpy.isfinite(weights.sum(axis=1)).all()):
+        raise RuntimeError("a weight (or their sum) is negative, infinite or NaN; give probabilities or counts")
     positive = numpy.count_nonzero(weights, axis=1)
     needed = 1 if replacement else num_samples
     if (positive < needed).any():
@@ -515,12 +514,11 @@ def multinomial(x, num_samples, replacement=False, generator=None):
 def drawn_with_replacement(weights, count, generator):
     """For each row of host weights, `count` places: where their running sum first exceeds a u drawn from [0, 1)."""
     total = numpy.cumsum(weights, axis=1)
-    total /= total[:, -1:]
-    u = to_host(generator.uniform((len(weights), count), numpy.dtype("float64")))
-    last = weights.shape[1] - 1 - numpy.argmax(weights[:, ::-1] > 0, axis=1)  # rounding can leave the sum below u
+    total /= total[:, -1:]  # however it was rounded, exactly 1 from the last positive weight on: above every u
+    u = to_host(generator.uniform((len(weights), count), dtypes.float64))
     drawn = numpy.empty(u.shape, dtype=numpy.int64)
-    for row, (t, v, n) in enumerate(zip(total, u, last)):
-        drawn[row] = numpy.minimum(numpy.searchsorted(t, v, side="right"), n)
+    for row in range(len(weights)):
+        drawn[row] = numpy.searchsorted(total[row], u[row], side="right")
     return drawn
 
 

@@ -280,6 +280,8 @@ def power(a, exponent):
             return a * a * a
         if exponent == 0.5:
             return xp.sqrt(a)
+    elif a.dtype.kind == "b":
+        return a | ~exponent
     elif a.dtype.kind == "i":
         # towards zero, only 1 and -1 leave anything of a negative power
         negative = xp.where(a == -1, 1 - 2 * (exponent % 2), a == 1)
@@ -289,8 +291,7 @@ def power(a, exponent):
 
 def float_power(x, y):
     """x to the power y, computed in float64."""
-    x, y = (cast(v, dtypes.float64) if isinstance(v, Tensor) else float(v) for v in (x, y))
-    return pow(x, y)
+    return pow(*(cast(v, dtypes.float64) if isinstance(v, Tensor) else v for v in (x, y)))
 
 
 def maximum(x, y):
@@ -336,10 +337,11 @@ def logaddexp(x, y):
     x_needs, y_needs = x.requires_grad, y.requires_grad
 
     def backward(g):
-        # dz/dx = e^(x - z); where both operands are -inf, so is z, and e^(-inf - 0) = 0 instead of NaN
-        finite = xp.where(z == -math.inf, 0.0, z)
-        gx = unbroadcast(g * xp.exp(xa - finite), x_shape) if x_needs else None
-        gy = unbroadcast(g * xp.exp(ya - finite), y_shape) if y_needs else None
+        # dz/dx = e^x / (e^x + e^y) = 1 / (1 + e^(y - x)), and 0 where both operands are -inf
+        g = xp.where(z == -math.inf, 0.0, g)
+        difference = xp.where(xa == ya, 0.0, xa - ya)  # not inf - inf
+        gx = unbroadcast(g / (1 + xp.exp(-difference)), x_shape) if x_needs else None
+        gy = unbroadcast(g / (1 + xp.exp(difference)), y_shape) if y_needs else None
         return gx, gy
 
     return Tensor.from_op("logaddexp", z, (x, y), backward)
@@ -450,6 +452,7 @@ def round(x, *, decimals=0):
 
 def square(x):
     """x^2."""
+    array_of(x)
     return pow(x, 2)
 
 

@@ -47,7 +47,7 @@ class Place(namedtuple("Place", ["basic", "picks", "repeats"])):
 
 
 def as_item(item):
-    """One item of an index as an int, slice, None, Ellipsis, or an array of its own of ids or truth values."""
+    """One item of an index as an int, slice, None, Ellipsis, mask, or array of ids."""
     if item is None or item is Ellipsis or type(item) is int:
         return item
     if isinstance(item, slice):
@@ -67,7 +67,7 @@ def as_item(item):
                          f"got {item!r}")
     if array.dtype.kind == "b":
         return array
-    return array.astype(dtypes.int64) if array.ndim else int(array)
+    return array.astype(dtypes.int64) if array.ndim else int(array)  # a copy: a later write to the ids changes nothing
 
 
 def from_front(ids, size):
@@ -149,7 +149,7 @@ def read(op, x, place):
     def backward(g):
         if not picks:
             return (Partial(basic, g),)
-        view_shape = shape_at(x_shape, basic)
+        view_shape = xp.broadcast_to(xp.zeros(()), x_shape)[basic].shape
         if repeats:
             gview = sum_at(view_shape, picks, g)
         else:
@@ -158,11 +158,6 @@ def read(op, x, place):
         return (gview if view_shape == x_shape else Partial(basic, gview),)
 
     return Tensor.from_op(op, place.read(x.array), (x,), backward, view=not picks)
-
-
-def shape_at(shape, index):
-    """The shape of ``a[index]`` for an array `a` of `shape`."""
-    return xp.broadcast_to(xp.zeros(()), shape)[index].shape
 
 
 def sum_at(shape, picks, values):
@@ -217,7 +212,7 @@ def setitem(x, index, value):
 def record_write(x, place, value):
     """Write `value` to `x` as an operation in the graph.
 
-    ``x[i] += v`` is three steps: read the view x[i], add to it in place, write it to x[i]. The second leaves the entries
+    ``x[i] += v`` is three steps: read the view x[i], add to it in place, write it to x[i]. The second leaves entries
     of `x` behind, but the third overwrites just these; so it may go on, and `value` is a view of `x` again.
     """
     storage, array = x.storage, x.array
@@ -316,7 +311,8 @@ def index_fill(x, dim, index, value):
 
 def check_slices(name, x, place, source):
     """Raise RuntimeError unless `source` has the shape and dtype of the slices of `x` at `place`."""
-    shape = shape_at(x.shape, place.picks)
+    *before, ids = place.picks
+    shape = (*x.shape[:len(before)], ids.size, *x.shape[len(before) + 1:])
     if array_of(source).shape != shape or source.dtype != x.dtype:
         raise RuntimeError(f"{name} needs a source like the slices that the index names, {x.dtype} of shape {shape}, "
                            f"got {source.dtype} of shape {source.shape}")

@@ -6,7 +6,7 @@ from ..autograd import Tensor
 from ..backend import xp
 from .broadcast import unbroadcast
 from .elementwise import add, array_of, mul
-from .reduce import sum
+from .reduce import axis_of, sum
 from .shape import diagonal, permute, reshape, unsqueeze
 
 __all__ = ["addmm", "baddbmm", "bmm", "dot", "einsum", "inner", "matmul", "mm", "mv", "outer", "tensordot"]
@@ -118,13 +118,13 @@ def outer(x, y):
     return mul(unsqueeze(x, 1), y)
 
 
-def weighted_sum(x, product, beta, alpha):
-    """beta x + alpha product; at beta = 0 not even a NaN in `x` counts; fractions of whole numbers are cut off."""
-    if product.dtype.kind != "f":
-        beta, alpha = int(beta), int(alpha)
+def weighted_sum(x, y, beta, alpha):
+    """beta x + alpha y; at beta = 0 not even a NaN in `x` counts."""
+    if y.dtype.kind != "f":
+        beta, alpha = int(beta), int(alpha)  # as PyTorch
     if beta == 0:
-        return mul(product, alpha)
-    return add(x if beta == 1 else mul(x, beta), product, alpha=alpha)
+        return mul(y, alpha)
+    return add(x if beta == 1 else mul(x, beta), y, alpha=alpha)
 
 
 def addmm(x, mat1, mat2, *, beta=1, alpha=1):
@@ -159,12 +159,14 @@ def tensordot(x, y, dims=2):
     ------
     RuntimeError
         If paired axes differ in length, or `dims` does not name as many axes of `x` as of `y`.
+    IndexError
+        If an axis does not exist.
     """
     if isinstance(dims, int):
         if not 0 <= dims <= min(x.ndim, y.ndim):
             raise RuntimeError(f"tensordot over {dims} dims does not fit shapes {x.shape} and {y.shape}")
         dims = range(x.ndim - dims, x.ndim), range(dims)
-    x_dims, y_dims = ([d % z.ndim for d in ds] for z, ds in zip((x, y), dims))
+    x_dims, y_dims = ([axis_of(d, z.ndim) for d in ds] for z, ds in zip((x, y), dims))
     if len(x_dims) != len(y_dims):
         raise RuntimeError(f"tensordot needs as many dims of one tensor as of the other, got {x_dims} and {y_dims}")
     x_labels = list(range(x.ndim))

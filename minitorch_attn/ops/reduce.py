@@ -94,6 +94,7 @@ def floating(x, name):
 # Sums
 
 @numpy_words
+@quiet
 def sum(x, dim=None, keepdim=False, *, dtype=None):
     """The sum along `dim`.
 
@@ -418,12 +419,14 @@ def logsumexp(x, dim, keepdim=False):
     shape, axes = xa.shape, axes_of(dim, xa.ndim)
     m = xp.max(xa, axis=axes, keepdims=True) if xa.size else xp.zeros(with_ones(shape, axes), xa.dtype)
     m = xp.where(xp.isfinite(m), m, 0.0)  # inf - inf would be NaN
-    y = xp.log(sum_axes(xp.exp(xa - m), axes)) + m
+    e = xp.exp(xa - m)
+    total = sum_axes(e, axes)
+    y = xp.log(total) + m
     kept = y.shape
 
     def backward(g):
-        # dy/dx = e^(x - y), the softmax; where y is -inf, so is every x, and e^(-inf - 0) = 0 instead of NaN
-        return (g.reshape(kept) * xp.exp(xa - xp.where(y == -math.inf, 0.0, y)),)
+        # dy/dx = e^x / sum e^x, the softmax; where every x is -inf, 0 / 1 instead of 0 / 0
+        return (g.reshape(kept) / xp.where(total == 0, 1.0, total) * e,)
 
     return Tensor.from_op("logsumexp", y if keepdim else y.reshape(without(shape, axes)), (x,), backward)
 
@@ -438,6 +441,7 @@ def products_before(a, axis):
 
 
 @numpy_words
+@quiet
 def prod(x, dim=None, keepdim=False, *, dtype=None):
     """The product along `dim`.
 
@@ -472,6 +476,7 @@ def prod(x, dim=None, keepdim=False, *, dtype=None):
 
 
 @numpy_words
+@quiet
 def cumsum(x, dim, *, dtype=None):
     """Along `dim`, the sum of all elements up to each one, itself included.
 
@@ -495,6 +500,7 @@ def cumsum(x, dim, *, dtype=None):
 
 
 @numpy_words
+@quiet
 def cumprod(x, dim, *, dtype=None):
     """Along `dim`, the product of all elements up to each one, itself included.
 

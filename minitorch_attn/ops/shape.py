@@ -10,6 +10,7 @@ from .. import dtypes
 from ..autograd import Partial, Tensor
 from ..backend import xp
 from .broadcast import expand
+from .elementwise import array_of
 from .reduce import axis_of
 
 __all__ = [
@@ -55,8 +56,9 @@ def reshape(x, *sizes, shape=()):
     RuntimeError
         If the new shape holds another number of entries.
     """
-    sizes = as_ints(sizes or (shape,))
-    x_shape = x.shape
+    sizes, x_shape = as_ints(sizes or (shape,)), x.shape
+    if min(sizes, default=0) < -1:
+        raise RuntimeError(f"a size is a number from 0 on, or -1 for the one to be found, got {sizes}")
     try:
         y = x.array.reshape(sizes)
     except ValueError:
@@ -165,10 +167,9 @@ def permute(x, *order, dims=()):
 
 def transpose(x, dim0, dim1):
     """Exchange two dims: (2, 3, 5), 0, 2 -> (5, 3, 2); a view."""
-    if x.ndim == 0:
-        axis_of(dim0, 0), axis_of(dim1, 0)
-        return permute(x)
     dim0, dim1 = axis_of(dim0, x.ndim), axis_of(dim1, x.ndim)
+    if x.ndim == 0:
+        return permute(x)
 
     def backward(g):
         return (g.swapaxes(dim0, dim1),)
@@ -234,7 +235,7 @@ def cat(tensors, dim=0):
     tensors = tuple(tensors)
     if not tensors:
         raise RuntimeError("cat needs at least one tensor")
-    like = next((x for x in tensors if x.shape != (0,)), tensors[0])
+    like = next((x for x in tensors if array_of(x).shape != (0,)), tensors[0])
     dim = axis_of(dim, like.ndim)
     kept = [x.shape != (0,) or like.ndim == 1 for x in tensors]
     for x, keep in zip(tensors, kept):
@@ -243,7 +244,7 @@ def cat(tensors, dim=0):
             raise RuntimeError(f"cat along dim {dim} needs equal shapes elsewhere, got "
                                + ", ".join(str(x.shape) for x in tensors))
     dtype = dtypes.result_type(*tensors)
-    y = xp.concatenate([x.array.astype(dtype, copy=False) for x, keep in zip(tensors, kept) if keep], axis=dim)
+    y = xp.concatenate([array_of(x).astype(dtype, copy=False) for x, keep in zip(tensors, kept) if keep], axis=dim)
     sizes = [x.shape[dim] if keep else 0 for x, keep in zip(tensors, kept)]
     input_dtypes = [x.dtype for x in tensors]
     before = (slice(None),) * dim
@@ -273,7 +274,7 @@ def stack(tensors, dim=0):
     tensors = tuple(tensors)
     if not tensors:
         raise RuntimeError("stack needs at least one tensor")
-    if any(x.shape != tensors[0].shape for x in tensors):
+    if any(array_of(x).shape != tensors[0].shape for x in tensors):
         raise RuntimeError("stack needs equal shapes, got " + ", ".join(str(x.shape) for x in tensors))
     dim = axis_of(dim, tensors[0].ndim + 1)
     dtype = dtypes.result_type(*tensors)
@@ -394,7 +395,11 @@ def diagonal(x, offset=0, dim1=0, dim2=1):
 
     `offset` above 0 takes one above the main diagonal, below 0 one below it.
     """
-    dim1, dim2 = distinct_dims((dim1, dim2), x.ndim)
+    return read_diagonal(x, offset, *distinct_dims((dim1, dim2), x.ndim))
+
+
+def read_diagonal(x, offset, dim1, dim2):
+    """`diagonal`, for checked dims."""
     x_shape = x.shape
 
     def backward(g):
@@ -406,7 +411,7 @@ def diagonal(x, offset=0, dim1=0, dim2=1):
 
 
 def diagonal_of(a, offset, dim1, dim2):
-    """The diagonal of an array as a writable view: a square is cut out first, then einsum reads its diagonal."""
+    """The diagonal of an array as a view that can be written to: of a square cut out of it, as einsum sees it."""
     rows, columns = max(-offset, 0), max(offset, 0)
     n = max(min(a.shape[dim1] - rows, a.shape[dim2] - columns), 0)
     index = [slice(None)] * a.ndim
@@ -420,7 +425,7 @@ def diagonal_of(a, offset, dim1, dim2):
 def diag(x, diagonal=0):
     """A vector as the diagonal of a square matrix, or a matrix's diagonal as a vector."""
     if x.ndim == 2:
-        return clone(globals()["diagonal"](x, diagonal))
+        return clone(read_diagonal(x, diagonal, 0, 1))
     if x.ndim != 1:
         raise RuntimeError(f"diag needs a vector or a matrix, got shape {x.shape}")
     n = x.shape[0] + abs(diagonal)
@@ -439,25 +444,23 @@ def unfold(x, dimension, size, step):
     (2, 7), 1, 3, 2 -> (2, 3, 3): windows starting at 0, 2 and 4. Windows may overlap, so an entry's gradient is
     the sum over the windows that it is in.
     """
-    dim, x_shape = axis_of(dimension, x.ndim), x.shape or (1,)
+    dim, x_shape = axis_of(dimension, x.ndim), x.shape
+    if x.ndim == 0:
+        return select(unfold(reshape(x, 1), 0, size, step), 0, 0)
     if not 0 <= size <= x_shape[dim] or step < 1:
-        raise RuntimeError(f"unfold: a window of {size} with step {step} does not fit dim {dim} of shape {x.shape}")
-    last = (x_shape[dim] - size) // step * step  # where the last window starts
-    places = [(*[slice(None)] * dim, slice(k, k + last + 1, step)) for k in range(size)]
-    a = x.array.reshape(x_shape)
-    if size:
-        y = xp.stack([a[place] for place in places], axis=-1)
-    else:
-        y = xp.zeros((*x_shape[:dim], last // step + 1, *x_shape[dim + 1:], 0), x.dtype)
-    y = y.reshape(size) if x.ndim == 0 else y
+        raise RuntimeError(f"unfold: a window of {size} with step {step} does not fit dim {dim} of shape {x_shape}")
+    last = (x_shape[dim] - size) // step  # the number of the last window
+    places = [(*[slice(None)] * dim, slice(k, k + last * step + 1, step)) for k in range(size)]
+    y = xp.empty((*x_shape[:dim], last + 1, *x_shape[dim + 1:], size), x.dtype)
+    for k, place in enumerate(places):  # entry k of every window at once
+        y[..., k] = x.array[place]
 
     def backward(g):
         gx = xp.zeros(x_shape, g.dtype)
         for k, place in enumerate(places):
             gx[place] += g[..., k]
-        return (gx.reshape(()) if scalar else gx,)
+        return (gx,)
 
-    scalar = x.ndim == 0
     return Tensor.from_op("unfold", y, (x,), backward)
 
 

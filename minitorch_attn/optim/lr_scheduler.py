@@ -119,7 +119,8 @@ class LambdaLR(LRScheduler):
 
     def state_dict(self):
         """As `LRScheduler.state_dict`; of callable objects their attributes, of functions None."""
-        kept = [None if isinstance(f, types.FunctionType) else dict(f.__dict__) for f in self.lr_lambdas]
+        plain = types.FunctionType, types.BuiltinFunctionType
+        kept = [None if isinstance(f, plain) else dict(f.__dict__) for f in self.lr_lambdas]
         return {**super().state_dict(), "lr_lambdas": kept}
 
     def load_state_dict(self, state_dict):

@@ -108,6 +108,7 @@ def test_dropout_between_layers_only_while_training():
     assert mt.equal(one[-1], last[1])  # what leaves the last layer is whole
     layer.eval()
     assert mt.equal(layer(x)[0], layer(x)[0])
+    assert mt.equal(layer(x)[1][0], last[0])  # what enters the first layer is whole
     everything = nn.GRU(I, H, num_layers=2, dropout=1.0)
     zeros_in = copy.deepcopy(everything).eval()
     zeros_in.weight_ih_l1.data = mt.zeros(3 * H, H)

@@ -15,7 +15,8 @@ B, T, S, C, HEADS, WIDE = 2, 5, 7, 6, 3, 11
 SMALL = dict(dim_feedforward=WIDE, dropout=0.0)
 STACK = dict(**SMALL, num_encoder_layers=2, num_decoder_layers=2)
 
-OPTIONS = [{}, {"batch_first": True}, {"norm_first": True, "bias": False}, {"activation": "gelu", "layer_norm_eps": 0.1},
+OPTIONS = [{}, {"batch_first": True}, {"norm_first": True, "bias": False},
+           {"activation": "gelu", "layer_norm_eps": 0.1},
            {"batch_first": True, "norm_first": True, "activation": "relu"}]
 options_table = pytest.mark.parametrize("options", OPTIONS, ids=str)
 training_table = pytest.mark.parametrize("training", [True, False])
@@ -86,7 +87,8 @@ def test_masks_are_pytorchs(masks, training):
 
     def call(f, src, tgt, *given):
         return f(src, tgt, **dict(zip(masks, given)))
-    agree(ours.train(training), theirs.train(training), call, sequence(S, {}), sequence(T, {}, seed=1), *masks.values())
+    arrays = [sequence(S, {}), sequence(T, {}, seed=1), *masks.values()]
+    agree(ours.train(training), theirs.train(training), call, *arrays)
 
 
 @pytest.mark.parametrize("final", [True, False])
@@ -175,9 +177,9 @@ def test_a_later_token_does_not_change_an_earlier_result():
     assert mt.equal(before[:, :3], after[:, :3]) and not mt.allclose(before[:, 3:], after[:, 3:])
 
 
-@pytest.mark.parametrize("name, wanted", [("TransformerEncoderLayer", ["self_attn", "dropout1", "dropout", "dropout2"]),
-                                          ("TransformerDecoderLayer", ["self_attn", "dropout1", "multihead_attn",
-                                                                       "dropout2", "dropout", "dropout3"])])
+@pytest.mark.parametrize("name, wanted", [
+    ("TransformerEncoderLayer", ["self_attn", "dropout1", "dropout", "dropout2"]),
+    ("TransformerDecoderLayer", ["self_attn", "dropout1", "multihead_attn", "dropout2", "dropout", "dropout3"])])
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_where_dropout_stands(name, wanted, norm_first, monkeypatch):
     layer = getattr(nn, name)(C, HEADS, WIDE, dropout=0.25, norm_first=norm_first)

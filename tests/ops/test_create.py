@@ -116,6 +116,7 @@ def test_as_tensor_and_from_numpy_share_memory_where_they_can():
     assert x[0].item() == y[0].item() == 7 and z[0].item() == copied[0].item() == 0
     x[1] = 9
     assert a[1] == 9
+    assert mt.as_tensor(z, dtype=mt.float64).dtype == mt.as_tensor(z.numpy(), dtype=mt.float64).dtype == mt.float64
     assert mt.as_tensor([1, 2.0]).dtype == mt.float32 and mt.as_tensor(3).item() == 3
     assert mt.asarray([1.0], requires_grad=True).requires_grad
     for bad in ([1, 2], 3, np.array(["a"])):
@@ -358,6 +359,7 @@ def test_a_place_of_weight_zero_is_never_drawn(dtype):
     ([1.0, -1.0], 1, False, "negative, infinite or NaN"),
     ([1.0, math.nan], 1, True, "negative, infinite or NaN"),
     ([1.0, math.inf], 1, False, "negative, infinite or NaN"),
+    ([3e38, 3e38], 1, True, "negative, infinite or NaN"),
     ([0.0, 0.0], 1, True, "1 positive weights or more in each row, row 0 has 0"),
     ([[1.0, 2.0], [0.0, 0.0]], 1, False, "row 1 has 0"),
     ([1.0, 0.0], 2, False, "2 positive weights or more in each row, row 0 has 1"),

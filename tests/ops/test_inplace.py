@@ -1,4 +1,6 @@
 """Writing in place: what is written, who sees it, and that no gradient is silently wrong."""
+import random
+
 import numpy as np
 import pytest
 
@@ -11,42 +13,69 @@ OTHER = draw(3, 5, seed=1, low=0.5, high=2.0)
 MASK = np.array([[True, False, False, True, False]] * 2 + [[False] * 5])
 IDS = np.array([2, 0])
 
-# name: (the method's further arguments, for either library; `y` is a second tensor)
+# name: the method at work on `x`, for either library; `y` is a second tensor
 CALLS = {
-    "add_": lambda lib, x, y: x.add_(y, alpha=2.5), "sub_": lambda lib, x, y: x.sub_(y), "mul_": lambda lib, x, y: x.mul_(y),
-    "div_": lambda lib, x, y: x.div_(y), "pow_": lambda lib, x, y: x.pow_(y), "remainder_": lambda lib, x, y: x.remainder_(0.75),
-    "fmod_": lambda lib, x, y: x.fmod_(0.75), "floor_divide_": lambda lib, x, y: x.floor_divide_(0.75),
-    "neg_": lambda lib, x, y: x.neg_(), "abs_": lambda lib, x, y: x.abs_(), "sign_": lambda lib, x, y: x.sign_(),
-    "square_": lambda lib, x, y: x.square_(), "reciprocal_": lambda lib, x, y: x.reciprocal_(), "exp_": lambda lib, x, y: x.exp_(),
-    "expm1_": lambda lib, x, y: x.expm1_(), "log_": lambda lib, x, y: x.log_(), "log1p_": lambda lib, x, y: x.log1p_(),
-    "sqrt_": lambda lib, x, y: x.sqrt_(), "rsqrt_": lambda lib, x, y: x.rsqrt_(), "sin_": lambda lib, x, y: x.sin_(),
-    "cos_": lambda lib, x, y: x.cos_(), "sigmoid_": lambda lib, x, y: x.sigmoid_(), "tanh_": lambda lib, x, y: x.tanh_(),
-    "erf_": lambda lib, x, y: x.erf_(), "floor_": lambda lib, x, y: x.floor_(), "ceil_": lambda lib, x, y: x.ceil_(),
-    "round_": lambda lib, x, y: x.round_(), "trunc_": lambda lib, x, y: x.trunc_(), "relu_": lambda lib, x, y: x.sub_(1.1).relu_(),
-    "clamp_": lambda lib, x, y: x.clamp_(min=0.7, max=1.5), "clip_": lambda lib, x, y: x.clip_(0.7, 1.5),
-    "clamp_min_": lambda lib, x, y: x.clamp_min_(1.1), "clamp_max_": lambda lib, x, y: x.clamp_max_(1.1),
-    "masked_fill_": lambda lib, x, y: x.masked_fill_(lib.tensor(MASK), 3.5), "lerp_": lambda lib, x, y: x.lerp_(y, 0.25),
-    "nan_to_num_": lambda lib, x, y: x.nan_to_num_(), "tril_": lambda lib, x, y: x.tril_(1), "triu_": lambda lib, x, y: x.triu_(1),
-    "fill_": lambda lib, x, y: x.fill_(3.5), "zero_": lambda lib, x, y: x.zero_(), "copy_": lambda lib, x, y: x.copy_(y),
-    "fill_ tensor": lambda lib, x, y: x.fill_(y[0, 1]), "copy_ row": lambda lib, x, y: x.copy_(y[1]),
+    "add_": lambda lib, x, y: x.add_(y, alpha=2.5),
+    "sub_": lambda lib, x, y: x.sub_(y),
+    "mul_": lambda lib, x, y: x.mul_(y),
+    "div_": lambda lib, x, y: x.div_(y),
+    "pow_": lambda lib, x, y: x.pow_(y),
+    "remainder_": lambda lib, x, y: x.remainder_(0.75),
+    "fmod_": lambda lib, x, y: x.fmod_(0.75),
+    "floor_divide_": lambda lib, x, y: x.floor_divide_(0.75),
+    "neg_": lambda lib, x, y: x.neg_(),
+    "abs_": lambda lib, x, y: x.abs_(),
+    "sign_": lambda lib, x, y: x.sign_(),
+    "square_": lambda lib, x, y: x.square_(),
+    "reciprocal_": lambda lib, x, y: x.reciprocal_(),
+    "exp_": lambda lib, x, y: x.exp_(),
+    "expm1_": lambda lib, x, y: x.expm1_(),
+    "log_": lambda lib, x, y: x.log_(),
+    "log1p_": lambda lib, x, y: x.log1p_(),
+    "sqrt_": lambda lib, x, y: x.sqrt_(),
+    "rsqrt_": lambda lib, x, y: x.rsqrt_(),
+    "sin_": lambda lib, x, y: x.sin_(),
+    "cos_": lambda lib, x, y: x.cos_(),
+    "sigmoid_": lambda lib, x, y: x.sigmoid_(),
+    "tanh_": lambda lib, x, y: x.tanh_(),
+    "erf_": lambda lib, x, y: x.erf_(),
+    "floor_": lambda lib, x, y: x.floor_(),
+    "ceil_": lambda lib, x, y: x.ceil_(),
+    "round_": lambda lib, x, y: x.round_(),
+    "trunc_": lambda lib, x, y: x.trunc_(),
+    "relu_": lambda lib, x, y: x.sub_(1.1).relu_(),
+    "clamp_": lambda lib, x, y: x.clamp_(min=0.7, max=1.5),
+    "clip_": lambda lib, x, y: x.clip_(0.7, 1.5),
+    "clamp_min_": lambda lib, x, y: x.clamp_min_(1.1),
+    "clamp_max_": lambda lib, x, y: x.clamp_max_(1.1),
+    "masked_fill_": lambda lib, x, y: x.masked_fill_(lib.tensor(MASK), 3.5),
+    "lerp_": lambda lib, x, y: x.lerp_(y, 0.25),
+    "nan_to_num_": lambda lib, x, y: x.nan_to_num_(),
+    "tril_": lambda lib, x, y: x.tril_(1),
+    "triu_": lambda lib, x, y: x.triu_(1),
+    "fill_": lambda lib, x, y: x.fill_(3.5),
+    "fill_ tensor": lambda lib, x, y: x.fill_(y[0, 1]),
+    "zero_": lambda lib, x, y: x.zero_(),
+    "copy_": lambda lib, x, y: x.copy_(y),
+    "copy_ row": lambda lib, x, y: x.copy_(y[1]),
     "index_fill_": lambda lib, x, y: x.index_fill_(0, lib.tensor(IDS), 3.5),
     "index_add_": lambda lib, x, y: x.index_add_(0, lib.tensor(IDS), y[1:], alpha=2),
     "index_copy_": lambda lib, x, y: x.index_copy_(0, lib.tensor(IDS), y[1:]),
-    "scatter_": lambda lib, x, y: x.scatter_(0, lib.tensor(IDS[:, None]), y[:2, :1]), "scatter_ number":
-    lambda lib, x, y: x.scatter_(1, lib.tensor(IDS[:, None]), 3.5),
+    "scatter_": lambda lib, x, y: x.scatter_(0, lib.tensor(IDS[:, None]), y[:2, :1]),
+    "scatter_ number": lambda lib, x, y: x.scatter_(1, lib.tensor(IDS[:, None]), 3.5),
     "scatter_add_": lambda lib, x, y: x.scatter_add_(1, lib.tensor(IDS[:, None]), y[:2, :1]),
-    "squeeze_": lambda lib, x, y: x.unsqueeze_(1).squeeze_(1), "unsqueeze_": lambda lib, x, y: x.unsqueeze_(-1),
-    "transpose_": lambda lib, x, y: x.transpose_(0, 1), "t_": lambda lib, x, y: x.t_(),
-    "+=": lambda lib, x, y: x.__iadd__(y), "-=": lambda lib, x, y: x.__isub__(y[0]), "*=": lambda lib, x, y: x.__imul__(2.5),
-    "/=": lambda lib, x, y: x.__itruediv__(y), "**=": lambda lib, x, y: x.__ipow__(2),
+    "squeeze_": lambda lib, x, y: x.unsqueeze_(1).squeeze_(1),
+    "unsqueeze_": lambda lib, x, y: x.unsqueeze_(-1),
+    "transpose_": lambda lib, x, y: x.transpose_(0, 1),
+    "t_": lambda lib, x, y: x.t_(),
+    "+=": lambda lib, x, y: x.__iadd__(y),
+    "-=": lambda lib, x, y: x.__isub__(y[0]),
+    "*=": lambda lib, x, y: x.__imul__(2.5),
+    "/=": lambda lib, x, y: x.__itruediv__(y),
+    "**=": lambda lib, x, y: x.__ipow__(2),
 }
 EACH = pytest.mark.parametrize("name", CALLS)
 RESHAPING = {"squeeze_", "unsqueeze_", "transpose_", "t_"}
-
-
-def out_of_place(name):
-    """The operation that a method in place is named after."""
-    return lambda x, y: CALLS[name](mt, x.clone(), y)
 
 
 @EACH
@@ -148,10 +177,14 @@ def test_dtypes_that_fit_are_kept():
 
 
 BAD = {
-    "float into int": (lambda x: x.long().add_(0.5), r"int64"), "quotient of ints": (lambda x: x.long().div_(2), r"int64"),
-    "exp of ints": (lambda x: x.long().exp_(), r"int64"), "int into bool": (lambda x: (x > 0).add_(1), "bool"),
-    "larger": (lambda x: x[0].add_(x), r"\(3, 5\)"), "larger mask": (lambda x: x[0].masked_fill_(x > 0, 1.0), r"\(3, 5\)"),
-    "fill with many": (lambda x: x.fill_(x[0]), "copy_"), "copy of another shape": (lambda x: x.copy_(x[:, 0]), r"\(3,\)"),
+    "float into int": (lambda x: x.long().add_(0.5), r"int64"),
+    "quotient of ints": (lambda x: x.long().div_(2), r"int64"),
+    "exp of ints": (lambda x: x.long().exp_(), r"int64"),
+    "int into bool": (lambda x: (x > 0).add_(1), "bool"),
+    "larger": (lambda x: x[0].add_(x), r"\(3, 5\)"),
+    "larger mask": (lambda x: x[0].masked_fill_(x > 0, 1.0), r"\(3, 5\)"),
+    "fill with many": (lambda x: x.fill_(x[0]), "copy_"),
+    "copy of another shape": (lambda x: x.copy_(x[:, 0]), r"\(3,\)"),
 }
 
 
@@ -216,7 +249,8 @@ def test_an_identity_written_over_itself():
     assert x.grad.tolist() == [6.0] * 4
 
 
-@pytest.mark.parametrize("write", [lambda part: part.zero_(), lambda part: part.mul_(2.0), lambda part: part.__setitem__(0, 1.0)])
+@pytest.mark.parametrize("write", [lambda part: part.zero_(), lambda part: part.mul_(2.0),
+                                   lambda part: part.__setitem__(0, 1.0)])
 def test_base_of_a_view_written_in_a_graph_raises(write):
     x, y = pair()
     part = y[:2]
@@ -264,9 +298,13 @@ def test_a_write_outside_the_graph_is_seen_by_views_in_it():
 
 
 WRITES = {
-    "itself": lambda y: y.add_(1.0), "detached": lambda y: y.detach().add_(1.0), "an entry": lambda y: y.__setitem__(1, 9.0),
-    "a view": lambda y: y[1:].add_(1.0), "two views, the needed one first": lambda y: (y[1:2].add_(1.0), y[3:].add_(1.0)),
-    "two views, the needed one last": lambda y: (y[3:].add_(1.0), y[1:2].add_(1.0)), "the data": lambda y: y.data.mul_(2.0),
+    "itself": lambda y: y.add_(1.0),
+    "detached": lambda y: y.detach().add_(1.0),
+    "an entry": lambda y: y.__setitem__(1, 9.0),
+    "a view": lambda y: y[1:].add_(1.0),
+    "two views, the needed one first": lambda y: (y[1:2].add_(1.0), y[3:].add_(1.0)),
+    "two views, the needed one last": lambda y: (y[3:].add_(1.0), y[1:2].add_(1.0)),
+    "the data": lambda y: y.data.mul_(2.0),
 }
 
 
@@ -317,7 +355,8 @@ def test_a_leaf_written_under_no_grad():
     assert w.grad.tolist() == [14.0, 2.0]
 
 
-@pytest.mark.parametrize("view", [lambda w: w[0], lambda w: w.view(4)[1:], lambda w: w.t()[0], lambda w: w.unsqueeze(0)])
+@pytest.mark.parametrize("view", [lambda w: w[0], lambda w: w.view(4)[1:], lambda w: w.t()[0],
+                                  lambda w: w.unsqueeze(0)])
 def test_a_view_of_a_leaf_is_not_written(view):
     w = mt.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     with pytest.raises(RuntimeError, match="leaf"):
@@ -338,6 +377,21 @@ def test_gradients_share_no_memory():
     c.backward(upstream)
     a.grad += 1
     assert b.grad.tolist() == [1.0, 1.0] and upstream.tolist() == [1.0, 1.0] and a.grad.tolist() == [2.0, 2.0]
+
+
+def test_what_was_added_to_in_place_is_a_view_again():
+    _, y = pair()
+    part = y[:2]
+    part += 1.0
+    y[:2] = part
+    y.mul_(10.0)
+    with pytest.raises(RuntimeError, match="out of date"):
+        part * 1.0
+    base, other = mt.zeros(3), mt.ones(1, requires_grad=True)
+    same = base.detach()
+    same.copy_(other.expand(3))
+    with pytest.raises(RuntimeError, match="out of date"):
+        base.copy_(other.expand(3) * 2.0)  # `same` would not see it
 
 
 def test_integer_buffers_keep_out_of_the_graph():
@@ -384,3 +438,59 @@ def test_detach_and_requires_grad():
     with pytest.raises(RuntimeError, match="float"):
         mt.arange(2).requires_grad_()
     assert ops.requires_grad_(y, False) is y and not y.requires_grad
+
+
+# Any program: the same as PyTorch, or an error
+
+MOVES = {
+    "new": lambda lib, x, y, i, c: x * (1 + c),
+    "product": lambda lib, x, y, i, c: x * y if x.shape == y.shape else x * x,
+    "exp": lambda lib, x, y, i, c: (x * 0.1).exp(),
+    "row": lambda lib, x, y, i, c: x[i] if x.ndim else x.detach(),
+    "part": lambda lib, x, y, i, c: x[..., 1:] if x.ndim else x.unsqueeze(0),
+    "turned": lambda lib, x, y, i, c: x.t() if x.ndim == 2 else x.reshape(-1),
+    "scale": lambda lib, x, y, i, c: x.mul_(1 + c),
+    "add": lambda lib, x, y, i, c: x.add_(y) if x.shape == y.shape else x.add_(c),
+    "copy": lambda lib, x, y, i, c: x.copy_(y * 1.5) if x.shape == y.shape else x.zero_(),
+    "exp in place": lambda lib, x, y, i, c: x.mul_(0.1).exp_(),
+    "fill": lambda lib, x, y, i, c: x.masked_fill_(x > c, 0.5),
+    "write": lambda lib, x, y, i, c: x.__setitem__(i, 2.0 * c) if x.ndim and x.shape[0] else None,
+    "write ids": lambda lib, x, y, i, c: x.__setitem__([0], c) if x.ndim and x.shape[0] else None,
+}
+
+
+def perform(lib, array, moves):
+    """The values of all tensors that a program makes, and the gradient of a random weighting of them."""
+    leaf = lib.tensor(array, requires_grad=True)
+    tensors = [leaf * 2.0, lib.ones(2, 3, dtype=lib.float64)]
+    for name, p, q, i, c, recorded in moves:
+        x, y = tensors[int(p * len(tensors))], tensors[int(q * len(tensors))]
+        with lib.set_grad_enabled(recorded):
+            if name != "add to part":
+                result = MOVES[name](lib, x, y, i, c)
+                tensors += [result] if result is not None and result is not x else []
+            elif x.ndim and x.shape[0]:
+                x[i] += c
+    objective, values = leaf.sum() * 0.0, []
+    for n, x in enumerate(tensors):
+        objective = objective + (x * lib.tensor(draw(*x.shape, seed=n))).sum()
+        values.append(x.detach().numpy().copy())
+    objective.backward()
+    return [*values, leaf.grad.numpy()]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_program_is_as_in_torch_or_raises(seed):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    rng, array, compared = random.Random(seed), draw(2, 3), 0
+    for _ in range(20):
+        moves = [(rng.choice([*MOVES, "add to part"]), rng.random(), rng.random(), rng.choice([0, -1]), rng.random(),
+                  rng.random() < 0.8) for _ in range(rng.randint(3, 9))]
+        try:
+            wanted, got = perform(torch, array, moves), perform(mt, array, moves)
+        except RuntimeError:
+            continue
+        compared += 1
+        for w, g in zip(wanted, got):
+            np.testing.assert_allclose(g, w, rtol=1e-9, atol=1e-12, err_msg=str(moves))
+    assert compared >= 3

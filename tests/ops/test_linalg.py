@@ -161,6 +161,8 @@ def test_tensordot_errors():
     for dims in (2, ([1], [1]), 3, -1, ([0, 1], [0])):
         with pytest.raises(RuntimeError, match=r"tensordot|axis"):
             mt.tensordot(x, y, dims)
+    with pytest.raises(IndexError, match="dim must lie in"):
+        mt.tensordot(x, y, ([4], [0]))
 
 
 # einsum

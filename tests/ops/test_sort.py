@@ -77,11 +77,16 @@ def test_nan_is_the_largest():
 
 
 CASES = {
-    "sort": lambda lib, x: lib.sort(x, dim=1), "sort descending": lambda lib, x: x.sort(0, descending=True),
-    "sort stable": lambda lib, x: lib.sort(x, stable=True), "msort": lambda lib, x: lib.msort(x),
-    "topk": lambda lib, x: lib.topk(x, 3, dim=1), "topk smallest": lambda lib, x: x.topk(2, largest=False),
-    "topk values": lambda lib, x: x.topk(2).values[..., -1, None], "kthvalue": lambda lib, x: lib.kthvalue(x, 2, dim=1),
-    "kthvalue keepdim": lambda lib, x: x.kthvalue(3, keepdim=True), "argsort": lambda lib, x: lib.argsort(x, dim=0),
+    "sort": lambda lib, x: lib.sort(x, dim=1),
+    "sort descending": lambda lib, x: x.sort(0, descending=True),
+    "sort stable": lambda lib, x: lib.sort(x, stable=True),
+    "msort": lambda lib, x: lib.msort(x),
+    "topk": lambda lib, x: lib.topk(x, 3, dim=1),
+    "topk smallest": lambda lib, x: x.topk(2, largest=False),
+    "topk values": lambda lib, x: x.topk(2).values[..., -1, None],
+    "kthvalue": lambda lib, x: lib.kthvalue(x, 2, dim=1),
+    "kthvalue keepdim": lambda lib, x: x.kthvalue(3, keepdim=True),
+    "argsort": lambda lib, x: lib.argsort(x, dim=0),
 }
 
 

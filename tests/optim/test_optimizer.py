@@ -193,6 +193,21 @@ def test_deepcopy_of_model_and_optimizer_together():
         set_gradients(params, step)
         o.step()
     assert_equal(values(twins), values(params))
+    assert_equal([p.state[x]["exp_avg"].numpy() for x in twins], [o.state[x]["exp_avg"].numpy() for x in params])
+
+
+def test_a_loaded_state_is_a_copy():
+    params, other = parameters(), parameters()
+    o, p = AdamW(params, lr=0.1), AdamW(other, lr=0.1)
+    set_gradients(params, 0)
+    o.step()
+    p.load_state_dict(o.state_dict())
+    kept = [o.state[x]["exp_avg"].numpy().copy() for x in params]
+    p.param_groups[0]["lr"] = 0.5
+    set_gradients(other, 1)
+    p.step()
+    assert_equal([o.state[x]["exp_avg"].numpy() for x in params], kept)
+    assert o.param_groups[0]["lr"] == 0.1 and o.state[params[0]]["step"] == 1
 
 
 def test_update_is_seen_by_a_pending_backward():

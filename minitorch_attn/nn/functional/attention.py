@@ -73,26 +73,27 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     e, total = _exp_rows(_scores(q, k, *mask, is_causal=is_causal))
     keep, grow = None, 1.0
     if dropout_p:
-        keep, grow = keep_mask(e.shape, dropout_p), 1 / (1 - dropout_p) if dropout_p < 1 else 0.0
+        keep = keep_mask(e.shape, dropout_p)
+        grow = 1 / (1 - dropout_p) if dropout_p < 1 else 0.0
     # The weights are e / total: dividing the (T, E) result instead spares a pass over (T, S).
     y = _product(e if keep is None else e * keep, v, q)  # (..., T, S) (..., S, E) -> (..., T, E)
     y *= grow / total
 
     def backward(g):
-        # Y = (grow/total keep e) V. The weights P = e/total get dP = grow keep (g V^T), and softmax turns that into
-        # dS = P (dP - delta), where delta is the mean of dP under P; that is g.y, for y is the same mean of V.
+        # Y = (grow keep P) V with P = softmax(A) = e/total, A the scores. So dP = grow keep (g V^T), and softmax turns
+        # it into dA = P (dP - delta), delta being the mean of dP under P: that is g.y, as y is the same mean of V.
         g_share = g * (grow / total)
         gq = gk = gv = gmask = None
         if needs[2]:
-            gv = _product((e if keep is None else e * keep).swapaxes(-1, -2), g_share, v)
-            gv = unbroadcast(gv, v.shape)
+            dropped = e if keep is None else e * keep  # made again, which costs less than keeping it until now
+            gv = unbroadcast(_product(dropped.swapaxes(-1, -2), g_share, v), v.shape)
         if any(needs[:2] + needs[3:]):
-            gs = xp.matmul(g_share, v.swapaxes(-1, -2))  # (..., T, E) (..., E, S) -> (..., T, S)
+            ga = xp.matmul(g_share, v.swapaxes(-1, -2))  # (..., T, E) (..., E, S) -> (..., T, S)
             if keep is not None:
-                gs *= keep
-            gs -= xp.einsum("...e,...e->...", g, y)[..., None] / total
-            gs *= e
-            gq, gk, gmask = _score_gradients(gs, q, k, scale, needs, mask_shape)
+                ga *= keep
+            ga -= xp.einsum("...e,...e->...", g, y)[..., None] / total
+            ga *= e
+            gq, gk, gmask = _score_gradients(ga, q, k, scale, needs, mask_shape)
         return (gq, gk, gv, gmask)[:len(needs)]
 
     needs = [x.requires_grad for x in inputs]
@@ -130,9 +131,9 @@ def attention_weights(query, key, attn_mask=None, is_causal=False, *, scale=None
     p /= total
 
     def backward(g):
-        gs = g - xp.einsum("...s,...s->...", g, p)[..., None]  # dS = P (g - mean of g under P)
-        gs *= p
-        return _score_gradients(gs, q, k, scale, needs, mask_shape)[:len(needs)]
+        ga = g - xp.einsum("...s,...s->...", g, p)[..., None]  # dA = P (g - mean of g under P), A the scores
+        ga *= p
+        return _score_gradients(ga, q, k, scale, needs, mask_shape)[:len(needs)]
 
     needs = [x.requires_grad for x in inputs]
     mask_shape = mask[0].shape if mask else None
@@ -249,17 +250,17 @@ def _product(a, b, like):
     return xp.matmul(a, b, out=out)
 
 
-def _score_gradients(gs, q, k, scale, needs, mask_shape):
-    """From the gradient of the scores (q scaled) @ k^T + mask to those of query, key and mask.
+def _score_gradients(ga, q, k, scale, needs, mask_shape):
+    """From the gradient of the scores A = (scale Q) K^T + M, here with q = scale Q, to those of query, key and mask.
 
-    dQ = scale dS K, dK = dS^T (scale Q), and the mask is added, so it gets dS itself.
+    dQ = scale dA K, dK = dA^T (scale Q), dM = dA.
     """
     gq = gk = gmask = None
     if needs[0]:
-        gq = unbroadcast(_product(gs, k, q), q.shape)
+        gq = unbroadcast(_product(ga, k, q), q.shape)
         gq *= scale
     if needs[1]:
-        gk = unbroadcast(_product(gs.swapaxes(-1, -2), q, k), k.shape)
+        gk = unbroadcast(_product(ga.swapaxes(-1, -2), q, k), k.shape)
     if mask_shape is not None and needs[-1]:
-        gmask = unbroadcast(gs, mask_shape)
+        gmask = unbroadcast(ga, mask_shape)
     return gq, gk, gmask

@@ -265,7 +265,8 @@ def fold(x, output_size, kernel_size, dilation=1, padding=0, stride=1):
         raise RuntimeError(f"fold needs x (N, C {math.prod(kernel)}, {math.prod(out)}) for windows {kernel} of images "
                            f"{size}, got {x.shape}")
     samples, rows, count = x.shape
-    table = x.array.swapaxes(0, 1).reshape(rows // math.prod(kernel), *kernel, samples, *out)  # -> (C, kh, kw, N, oh, ow)
+    channels = rows // math.prod(kernel)
+    table = x.array.swapaxes(0, 1).reshape(channels, *kernel, samples, *out)  # -> (C, kh, kw, N, oh, ow)
     y = add_windows(table, padded_size, stride, dilation)[inner(size, pads)]  # -> (C, N, H, W)
 
     def backward(g):

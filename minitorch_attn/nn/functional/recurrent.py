@@ -57,7 +57,10 @@ def rnn(x, h0, w_ih, w_hh, b_ih=None, b_hh=None, nonlinearity="tanh", reverse=Fa
     for t in range(len(x)):
         h = xp.matmul(hs[t], w_hh.T, out=hs[t + 1])
         h += a[t]
-        xp.tanh(h, out=h) if nonlinearity == "tanh" else xp.maximum(h, 0, out=h)
+        if nonlinearity == "tanh":
+            xp.tanh(h, out=h)
+        else:
+            xp.maximum(h, 0, out=h)
     y = hs[1:]
 
     def backward(g):

@@ -58,7 +58,9 @@ def test_cross_entropy(shape, samples, smoothing, weighted, kind):
     ignore = int(target.flat[0]) if kind == "index with ignored" and target.size > 1 else -100
     torch = pytest.importorskip("torch")
     for reduction in REDUCTIONS:
-        keywords = dict(reduction=reduction, label_smoothing=smoothing) | ({} if kind == "distribution" else {"ignore_index": ignore})
+        keywords = {"reduction": reduction, "label_smoothing": smoothing}
+        if kind != "distribution":
+            keywords["ignore_index"] = ignore
 
         def loss(z, t, lib=F, make=mt.tensor, keywords=keywords):
             return lib.cross_entropy(z, t, make(w.astype(str(z.dtype)[-7:])) if weighted else None, **keywords)
@@ -84,8 +86,10 @@ def test_cross_entropy_equals_its_composition(shape, samples, smoothing):
         q = mt.tensor(((1 - smoothing) * chosen + smoothing / 7) * column)
         return -(q * log_p).sum() / w[t].sum()
 
-    assert_equals_composed(lambda z: F.cross_entropy(z, mt.tensor(t), mt.tensor(w), label_smoothing=smoothing), composed,
-                           draw(*shape))
+    def fused(z):
+        return F.cross_entropy(z, mt.tensor(t), mt.tensor(w), label_smoothing=smoothing)
+
+    assert_equals_composed(fused, composed, draw(*shape))
 
 
 @EVERY_LAYOUT
@@ -150,7 +154,8 @@ def test_targets_never_wrap(loss, targets, ignore):
 @pytest.mark.parametrize("dtype", ["i8", "i4", "u1"])
 def test_any_whole_number_is_a_target(dtype):
     z, t = draw(5, 7), class_targets((5,))
-    assert F.cross_entropy(mt.tensor(z), mt.tensor(t.astype(dtype))).item() == F.cross_entropy(mt.tensor(z), mt.tensor(t)).item()
+    losses = [F.cross_entropy(mt.tensor(z), mt.tensor(targets)).item() for targets in (t, t.astype(dtype))]
+    assert losses[0] == losses[1]
 
 
 def test_logits_far_apart_and_infinite():
@@ -172,20 +177,26 @@ def test_float16_is_computed_in_float32():
 
 def test_inputs_that_are_not_contiguous():
     t = mt.tensor(class_targets((5,)))
-    assert_equals_composed(lambda z: F.cross_entropy(z.transpose(0, 1), t), lambda z: F.cross_entropy(z.t().clone(), t), draw(7, 5))
+    assert_equals_composed(lambda z: F.cross_entropy(z.transpose(0, 1), t),
+                           lambda z: F.cross_entropy(z.t().clone(), t), draw(7, 5))
 
 
 @pytest.mark.parametrize("call, error", [
-    (lambda z, t: F.cross_entropy(z, t[:3]), RuntimeError), (lambda z, t: F.cross_entropy(z.unsqueeze(0), t), RuntimeError),
+    (lambda z, t: F.cross_entropy(z, t[:3]), RuntimeError),
+    (lambda z, t: F.cross_entropy(z.unsqueeze(0), t), RuntimeError),
     (lambda z, t: F.cross_entropy(z, z[:, :3]), RuntimeError), (lambda z, t: F.nll_loss(z, z), RuntimeError),
     (lambda z, t: F.cross_entropy(z, t, mt.tensor(np.ones(3))), RuntimeError),
-    (lambda z, t: F.cross_entropy(z, t, reduction="avg"), ValueError), (lambda z, t: F.nll_loss(z, t, reduction=""), ValueError),
+    (lambda z, t: F.cross_entropy(z, t, reduction="avg"), ValueError),
+    (lambda z, t: F.nll_loss(z, t, reduction=""), ValueError),
     (lambda z, t: F.cross_entropy(z, t, label_smoothing=1.5), ValueError),
-    (lambda z, t: F.mse_loss(z, z, reduction="avg"), ValueError), (lambda z, t: F.kl_div(z, z, reduction="avg"), ValueError),
+    (lambda z, t: F.mse_loss(z, z, reduction="avg"), ValueError),
+    (lambda z, t: F.kl_div(z, z, reduction="avg"), ValueError),
     (lambda z, t: F.binary_cross_entropy_with_logits(z, z[:3]), ValueError),
-    (lambda z, t: F.binary_cross_entropy(z.sigmoid(), z[:3]), ValueError), (lambda z, t: F.binary_cross_entropy(3 + z, z), RuntimeError),
+    (lambda z, t: F.binary_cross_entropy(z.sigmoid(), z[:3]), ValueError),
+    (lambda z, t: F.binary_cross_entropy(3 + z, z), RuntimeError),
     (lambda z, t: F.binary_cross_entropy_with_logits(z, z.float()), RuntimeError),
-    (lambda z, t: F.huber_loss(z, z, delta=0.0), ValueError), (lambda z, t: F.smooth_l1_loss(z, z, beta=-1.0), ValueError),
+    (lambda z, t: F.huber_loss(z, z, delta=0.0), ValueError),
+    (lambda z, t: F.smooth_l1_loss(z, z, beta=-1.0), ValueError),
 ])
 def test_errors(call, error):
     with pytest.raises(error):
@@ -198,15 +209,21 @@ def divergence(x, t):
     return t * (np.log(t) - x)
 
 
+def bent(d):
+    """A parabola up to 0.7, then a line of slope 1."""
+    return np.where(abs(d) < 0.7, d ** 2 / 1.4, abs(d) - 0.35)
+
+
 # name: (keywords, formula for arrays, ranges of input and target)
 NUMBERS = {
     "mse_loss": ({}, lambda x, t: (x - t) ** 2, (-2, 2), (-2, 2)),
     "l1_loss": ({}, lambda x, t: abs(x - t), (-2, 2), (-2, 2)),
-    "huber_loss": ({"delta": 0.7}, lambda x, t: np.where(abs(x - t) <= 0.7, (x - t) ** 2 / 2, 0.7 * (abs(x - t) - 0.35)), (-2, 2), (-2, 2)),
-    "smooth_l1_loss": ({"beta": 0.7}, lambda x, t: np.where(abs(x - t) < 0.7, (x - t) ** 2 / 1.4, abs(x - t) - 0.35), (-2, 2), (-2, 2)),
+    "huber_loss": ({"delta": 0.7}, lambda x, t: 0.7 * bent(x - t), (-2, 2), (-2, 2)),
+    "smooth_l1_loss": ({"beta": 0.7}, lambda x, t: bent(x - t), (-2, 2), (-2, 2)),
     "smooth_l1_loss of beta 0": ({"beta": 0.0}, lambda x, t: abs(x - t), (-2, 2), (-2, 2)),
     "binary_cross_entropy": ({}, lambda x, t: -(t * np.log(x) + (1 - t) * np.log(1 - x)), (0.1, 0.9), (0, 1)),
-    "binary_cross_entropy_with_logits": ({}, lambda x, t: t * np.log1p(np.exp(-x)) + (1 - t) * np.log1p(np.exp(x)), (-3, 3), (0, 1)),
+    "binary_cross_entropy_with_logits": ({}, lambda x, t: t * np.log1p(np.exp(-x)) + (1 - t) * np.log1p(np.exp(x)),
+                                         (-3, 3), (0, 1)),
     "kl_div": ({}, divergence, (-3, 0), (0.1, 1)),
     "kl_div of logarithms": ({"log_target": True}, lambda x, t: divergence(x, np.exp(t)), (-3, 0), (-3, 0)),
 }
@@ -226,7 +243,7 @@ def test_losses_of_numbers(name, shape):
             got = ours(mt.tensor(x), mt.tensor(t)).numpy()
         each = formula(x, t)
         if x.size or reduction != "mean":
-            np.testing.assert_allclose(got, each if reduction == "none" else each.sum() if reduction == "sum" else each.mean())
+            np.testing.assert_allclose(got, each if reduction == "none" else getattr(each, reduction)())
         else:
             assert np.isnan(got)
         assert_gradients(ours, x, t)
@@ -260,21 +277,24 @@ COMPOSED = {
 def test_losses_equal_their_composition(name):
     keywords, _, x_range, t_range = NUMBERS[name]
     x, t = draw(5, 7, low=x_range[0], high=x_range[1]), draw(5, 7, seed=1, low=t_range[0], high=t_range[1])
-    assert_equals_composed(lambda x, t: getattr(F, name)(x, t, **keywords), lambda x, t: COMPOSED[name](x, t).mean(), x, t)
+    assert_equals_composed(lambda x, t: getattr(F, name)(x, t, **keywords), lambda x, t: COMPOSED[name](x, t).mean(),
+                           x, t)
 
 
 @pytest.mark.parametrize("weight_shape", [(5, 7), (7,), (1, 7), (1,)])
 def test_weights_of_binary_losses(weight_shape):
     torch = pytest.importorskip("torch")
-    x, t, w, p = draw(5, 7), draw(5, 7, seed=1, low=0, high=1), draw(*weight_shape, seed=2, low=0.5, high=2), draw(7, seed=3, low=0.5, high=3)
+    x, t = draw(5, 7), draw(5, 7, seed=1, low=0, high=1)
+    w, p = draw(*weight_shape, seed=2, low=0.5, high=2), draw(7, seed=3, low=0.5, high=3)
     for reduction in REDUCTIONS:
         for weight, pos_weight in ((w, None), (None, p), (w, p)):
-            def loss(x, t, lib=F, make=mt.tensor, reduction=reduction, weight=weight, pos_weight=pos_weight):
-                return lib.binary_cross_entropy_with_logits(x, t, None if weight is None else make(weight), reduction=reduction,
-                                                            pos_weight=None if pos_weight is None else make(pos_weight))
+            def loss(x, t, lib=F, make=mt.tensor, reduction=reduction, given=(weight, pos_weight)):
+                weight, pos_weight = (None if v is None else make(v) for v in given)
+                return lib.binary_cross_entropy_with_logits(x, t, weight, reduction=reduction, pos_weight=pos_weight)
             assert_like_torch(loss, lambda x, t, loss=loss: loss(x, t, torch.nn.functional, torch.tensor), x, t)
             assert_gradients(loss, x, t)
-        assert_gradients(lambda x, t, r=reduction: F.binary_cross_entropy(x.sigmoid(), t, mt.tensor(w), reduction=r), x, t)
+        assert_gradients(lambda x, t, r=reduction: F.binary_cross_entropy(x.sigmoid(), t, mt.tensor(w), reduction=r),
+                         x, t)
 
 
 def test_certain_predictions():
@@ -284,7 +304,7 @@ def test_certain_predictions():
         loss = F.binary_cross_entropy(mt.tensor(x), mt.tensor(t), reduction="none").numpy()
         np.testing.assert_allclose(loss, [0, 0, 100, 100])
         x = np.array([-1000.0, 1000.0, -1000.0, 1000.0])
-        (y,), (w,), (gx, _) = gradients(lambda x, t: F.binary_cross_entropy_with_logits(x, t, reduction="none"), [x, t])
+        (y,), (w,), (gx, _) = gradients(lambda *a: F.binary_cross_entropy_with_logits(*a, reduction="none"), [x, t])
     np.testing.assert_allclose(y.detach().numpy(), [0, 0, 1000, 1000])
     np.testing.assert_allclose(gx / w, [0, 0, -1, 1])
 
@@ -296,7 +316,7 @@ def test_kl_div_of_zero_probabilities():
         with np.errstate(divide="ignore"):
             log_p = np.log(p)
         assert F.kl_div(mt.tensor(log_p), mt.tensor(t), reduction="sum").item() == pytest.approx(0.020136, abs=1e-6)
-        assert F.kl_div(mt.tensor(log_p), mt.tensor([1.0, 0, 0, 0, 0], dtype=mt.float64), reduction="sum").item() == math.inf
+        assert F.kl_div(mt.tensor(log_p), mt.tensor(np.eye(5)[0]), reduction="sum").item() == math.inf
 
 
 def test_kl_div_by_batch():

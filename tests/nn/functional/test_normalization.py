@@ -56,9 +56,13 @@ def test_rms_norm(shape, tail):
     expected = x / np.sqrt((x * x).mean(over, keepdims=True) + 0.1) if x.size else x
     np.testing.assert_allclose(norm(mt.tensor(x)).numpy(), expected, atol=1e-12)
     np.testing.assert_allclose(norm(mt.tensor(x), mt.tensor(w)).numpy(), expected * w, atol=1e-12)
+
+    def composed(x, w=1.0):
+        return x / (x.square().mean(over, keepdim=True) + 0.1).sqrt() * w
+
     for arguments in ((x,), (x, w)):
         assert_gradients(norm, *arguments)
-        assert_equals_composed(norm, lambda x, w=1.0: x / (x.square().mean(over, keepdim=True) + 0.1).sqrt() * w, *arguments)
+        assert_equals_composed(norm, composed, *arguments)
         assert_keeps_float32(norm, *arguments)
     torch = pytest.importorskip("torch")
     for dtype, tolerance in (("d", {}), ("f", {"rtol": 1e-4, "atol": 1e-5})):  # and with the eps of each dtype
@@ -82,10 +86,10 @@ def test_inputs_that_are_not_contiguous(norm):
 
 
 def test_a_constant_row_and_an_eps_inside_the_root():
-    (y,), (_w,), (_gx,) = gradients(lambda x: F.layer_norm(x, 3), [np.array([5.0, 5.0, 5.0])])
-    assert not y.detach().numpy().any()
     x = mt.tensor([5.0, 5.0, 5.0], dtype=mt.float64, requires_grad=True)
-    F.layer_norm(x, 3).backward(mt.tensor([1.0, 2.0, 4.0], dtype=mt.float64))
+    y = F.layer_norm(x, 3)
+    y.backward(mt.tensor([1.0, 2.0, 4.0], dtype=mt.float64))
+    assert y.tolist() == [0, 0, 0]
     np.testing.assert_allclose(x.grad.numpy(), [-421.637, -105.409, 527.046], atol=1e-3)
 
 
@@ -132,7 +136,8 @@ def test_shapes_that_do_not_fit(call):
 
 # Over channels
 
-GROUPS = pytest.mark.parametrize("shape, groups", [((2, 6, 5), 3), ((2, 6), 2), ((3, 4, 2, 5), 1), ((3, 4, 2), 4), ((0, 4, 3), 2)])
+GROUPS = pytest.mark.parametrize("shape, groups", [((2, 6, 5), 3), ((2, 6), 2), ((3, 4, 2, 5), 1), ((3, 4, 2), 4),
+                                                   ((0, 4, 3), 2)])
 
 
 @GROUPS
@@ -218,7 +223,8 @@ def test_batch_norm_needs_something_to_average():
 # By a norm
 
 @pytest.mark.parametrize("p", [2.0, 1.0, 3.5, math.inf])
-@pytest.mark.parametrize("shape, dim", [((5, 7), 1), ((5, 7), 0), ((5, 7), -1), ((2, 3, 5), (0, 2)), ((3,), 0), ((0, 3), 1)])
+@pytest.mark.parametrize("shape, dim", [((5, 7), 1), ((5, 7), 0), ((5, 7), -1), ((2, 3, 5), (0, 2)), ((3,), 0),
+                                        ((0, 3), 1)])
 def test_normalize(p, shape, dim):
     x = draw(*shape)
     def unit(x):
@@ -253,8 +259,12 @@ def test_cosine_similarity(shapes, dim):
     np.testing.assert_allclose(cosine(mt.tensor(a), mt.tensor(b)).numpy(), expected, rtol=1e-10)
     assert_gradients(cosine, a, b)
     assert_keeps_float32(cosine, a, b)
-    assert_equals_composed(cosine, lambda a, b: (a * b).sum(dim) / ((a * a + 0 * b).sum(dim) * (b * b + 0 * a).sum(dim)).sqrt(),
-                           a, b, atol=1e-10)
+
+    def composed(a, b):
+        a, b = mt.broadcast_tensors(a, b)
+        return (a * b).sum(dim) / ((a * a).sum(dim) * (b * b).sum(dim)).sqrt()
+
+    assert_equals_composed(cosine, composed, a, b, atol=1e-10)
     torch = pytest.importorskip("torch")
     assert_like_torch(cosine, lambda a, b: torch.nn.functional.cosine_similarity(a, b, dim), a, b)
 
