@@ -24,6 +24,7 @@ from .dtypes import (
     short,
     uint8,
 )
+from .gradient_check import explain_gradients, gradcheck
 from .grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from .nn.functional import log_softmax, relu, softmax
 from .ops import *
@@ -33,3 +34,4 @@ from .torch_names import *
 
 for _function in (log_softmax, relu, softmax):  # methods too; they stand above methods.py
     methods.attach(_function.__name__, _function)
+autograd.gradcheck = gradcheck  # PyTorch has it there, too; autograd.py itself stands above it

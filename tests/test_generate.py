@@ -247,8 +247,18 @@ def test_nothing_to_generate_returns_the_start():
     assert generate(model_of(), mt.tensor([[1, 2]]), 0).tolist() == [[1, 2]]
 
 
-def test_result_takes_part_in_no_graph():
-    assert not generate(model_of(), mt.tensor([[1]]), 2).requires_grad
+def test_no_graph_is_recorded():
+    model, recorded = model_of(), []
+    forward = model.forward
+
+    def watched(ids, **rest):
+        result = forward(ids, **rest)
+        recorded.append(result[0].requires_grad)
+        return result
+
+    model.forward = watched
+    generate(model, mt.tensor([[1]]), 3)
+    assert recorded == [False] * 3
 
 
 @pytest.mark.parametrize("ids", [[1, 2], [[]]])

@@ -223,14 +223,14 @@ class _Network(_Recurrent):
         if initial is None:
             initial = [zeros(shape, dtype=x.dtype)] * self.states
         initial = [h.unsqueeze(1) if unbatched else h for h in initial]
-        last = []
+        last, weights = [], self.all_weights
         for layer in range(self.num_layers):
             if layer and self.dropout:
                 x = F.dropout(x, self.dropout, self.training)
             outputs = []
             for reverse in directions:
                 run = len(last)
-                y, states = self._run(x, [h[run] for h in initial], self.all_weights[run], reverse)
+                y, states = self._run(x, [h[run] for h in initial], weights[run], reverse)
                 outputs.append(y)
                 last.append(states)
             x = outputs[0] if len(outputs) == 1 else cat(outputs, -1)  # (T, B, H), (T, B, H) -> (T, B, 2H)

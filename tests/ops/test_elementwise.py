@@ -365,6 +365,12 @@ def test_clamp_by_tensors(shapes):
     assert_like_torch(mt.clamp_max, torch.clamp_max, a, high)
 
 
+def test_clamp_at_its_bounds():
+    x, low, high = (mt.tensor([v, v], requires_grad=True) for v in (1.0, 1.0, 1.0))
+    (mt.clamp_min(x, low) + mt.clamp_max(x, high)).backward(mt.tensor([1.0, 10.0]))
+    assert x.grad.tolist() == [2.0, 20.0] and low.grad.tolist() == high.grad.tolist() == [0.0, 0.0]
+
+
 def test_clamp_on_one_side():
     x = mt.tensor([-1.0, 0.25, 2.0], requires_grad=True)
     (mt.clamp_min(x, 0.25) + 10 * mt.clamp_max(x, 0.25)).backward(mt.ones(3))
@@ -428,6 +434,12 @@ def test_masked_fill(shapes, value):
     assert_like_torch(fill, fill, a, mask)
     assert_like_torch(fill, fill, a, mask, np.array(0.7))
     assert_gradients(fill, a, mask, np.array(0.7))
+
+
+def test_masked_fill_stops_what_comes_back_for_a_hidden_element():
+    x = mt.zeros(2, requires_grad=True)
+    x.masked_fill(mt.tensor([True, False]), 0.0).backward(mt.tensor([NAN, 1.0]))
+    assert x.grad.tolist() == [0.0, 1.0]
 
 
 def test_masked_fill_limits():

@@ -45,6 +45,7 @@ INDICES = {
     "ids that broadcast": (np.array([[1], [0]]), np.array([2, 0, 2])),
     "ids apart": (np.array([1, 0]), slice(None), np.array([4, 4])),
     "ids apart by None": (np.array([1, 0]), None, np.array([2, 2])),
+    "ids apart behind a slice": (slice(None), np.array([2, 0]), None, np.array([4, 1])),
     "int and ids apart": (1, slice(None), np.array([4, 0, 4, 1])),
     "ids and int apart": (np.array([1, 0, 1]), slice(None), 2),
     "ids, slice, int": (np.array([1, 0, 1]), slice(1, 3), 2),

@@ -380,10 +380,13 @@ def test_gradients_share_no_memory():
 
 
 def test_what_was_added_to_in_place_is_a_view_again():
-    _, y = pair()
+    x, y = pair()
     part = y[:2]
     part += 1.0
     y[:2] = part
+    assert (part * 1.0).tolist() == [4.0, 7.0]
+    part.mul(2.0).backward(mt.ones(2), retain_graph=True)
+    assert x.grad.tolist() == [6.0, 6.0, 0.0, 0.0]
     y.mul_(10.0)
     with pytest.raises(RuntimeError, match="out of date"):
         part * 1.0
@@ -392,6 +395,14 @@ def test_what_was_added_to_in_place_is_a_view_again():
     same.copy_(other.expand(3))
     with pytest.raises(RuntimeError, match="out of date"):
         base.copy_(other.expand(3) * 2.0)  # `same` would not see it
+
+
+def test_relu_at_its_corner():
+    x = mt.tensor([0.0, -0.0, float("nan"), -2.0, 3.0], requires_grad=True)
+    y = x * 1.0
+    y.relu_().backward(mt.ones(5))
+    np.testing.assert_array_equal(y.detach().numpy(), [0, 0, float("nan"), 0, 3])
+    assert x.grad.tolist() == [0.0, 0.0, 1.0, 0.0, 1.0]
 
 
 def test_integer_buffers_keep_out_of_the_graph():

@@ -4,7 +4,16 @@ from .attention import *
 from .conv import *
 from .dropout import *
 from .embedding import *
+from .gating import *
+from .hopfield import *
+from .joint_attention import *
 from .linear import *
+from .linear_attention import *
 from .loss import *
+from .masks import *
 from .normalization import *
+from .pooling import *
+from .position import *
 from .recurrent import *
+from .routing import *
+from .tiled_attention import *

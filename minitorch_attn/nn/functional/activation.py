@@ -24,14 +24,17 @@ def through_float32(function):
 
     In float16 an eps of 1e-8 is 0, and a sum of squares overflows at 65504.
     """
+    def narrow(v):
+        return isinstance(v, Tensor) and v.array.dtype == dtypes.float16
+
     def widened(v):
-        return cast(v, dtypes.float32) if isinstance(v, Tensor) and v.dtype == dtypes.float16 else v
+        return cast(v, dtypes.float32) if narrow(v) else v
 
     @functools.wraps(function)
-    def wrapper(x, *args, **kwargs):
-        if x.array.dtype != dtypes.float16:
-            return function(x, *args, **kwargs)
-        y = function(widened(x), *map(widened, args), **{name: widened(v) for name, v in kwargs.items()})
+    def wrapper(*args, **kwargs):
+        if not any(map(narrow, (*args, *kwargs.values()))):
+            return function(*args, **kwargs)
+        y = function(*map(widened, args), **{name: widened(v) for name, v in kwargs.items()})
         return cast(y, kwargs.get("dtype") or dtypes.float16)
 
     return wrapper

@@ -64,7 +64,8 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     Vaswani et al. 2017, "Attention Is All You Need", equation 1. Grouped queries: Ainslie et al. 2023, "GQA".
     """
     if enable_gqa:
-        return _grouped(query, key, value, attn_mask, dropout_p, is_causal, scale)
+        return _grouped(lambda q, k, v, mask: scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal,
+                                                                           scale=scale), query, key, value, attn_mask)
     _check(query, key, value, attn_mask, dropout_p, is_causal)
     dtype, inputs = query.dtype, _widen(query, key, value, attn_mask)
     q, k, v, *mask = [x.array for x in inputs]
@@ -140,8 +141,8 @@ def attention_weights(query, key, attn_mask=None, is_causal=False, *, scale=None
     return cast(Tensor.from_op("attention_weights", p, inputs, backward), dtype)
 
 
-def _grouped(query, key, value, attn_mask, dropout_p, is_causal, scale):
-    """Attention where each head of `key` and `value` serves a run of heads of `query`, without being copied."""
+def _grouped(attend, query, key, value, attn_mask):
+    """`attend` with each head of `key` and `value` serving a run of heads of `query`, without being copied."""
     heads, groups = (x.shape[-3] if x.ndim > 2 else 0 for x in (query, key))
     if not groups or heads % groups or value.ndim < 3 or value.shape[-3] != groups:
         raise RuntimeError("enable_gqa needs query (..., H, T, D), key (..., K, S, D) and value (..., K, S, E) with K "
@@ -153,8 +154,7 @@ def _grouped(query, key, value, attn_mask, dropout_p, is_causal, scale):
 
     if attn_mask is not None and attn_mask.ndim > 2:
         attn_mask = split(attn_mask)
-    y = scaled_dot_product_attention(split(query), unsqueeze(key, -3), unsqueeze(value, -3), attn_mask, dropout_p,
-                                     is_causal, scale=scale)
+    y = attend(split(query), unsqueeze(key, -3), unsqueeze(value, -3), attn_mask)
     return reshape(y, *y.shape[:-4], heads, *y.shape[-2:])  # (..., K, H/K, T, E) -> (..., H, T, E)
 
 

@@ -312,7 +312,7 @@ def avg_pool2d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_in
     divisor = divisor_override
     if divisor is None:
         counted = padded(xp.ones((1, 1, *size)), pads, int(count_include_pad))  # 1 where a place counts
-        beyond = tuple((0, all_after - after) for (_, all_after), (_, after) in zip(reach, pads))
+        beyond = tuple((0, reached - after) for (_, reached), (_, after) in zip(reach, pads))
         divisor = windows(padded(counted, beyond), kernel, stride, (1, 1)).sum(axis=(1, 2)).astype(dtype)
     y = (table.sum(axis=(1, 2)) / divisor).astype(dtype)  # -> (C, N, oh, ow)
 

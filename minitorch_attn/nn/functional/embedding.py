@@ -40,10 +40,8 @@ def embedding(ids, weight, padding_idx=None, *, max_norm=None, norm_type=2.0, sc
         raise RuntimeError(f"embedding needs ids of whole numbers and weight (V, C), got ids {ids.dtype} and weight "
                            f"{weight.shape}; the ids come first, and x.long() converts")
     index, (rows, width), dtype = ids.array, weight.shape, weight.dtype
-    if padding_idx is not None:
-        if not -rows <= padding_idx < rows:
-            raise ValueError(f"padding_idx must lie in [-{rows}, {rows}), the rows of the table, got {padding_idx}")
-        padding_idx %= rows
+    if padding_idx is not None and not -rows <= padding_idx < rows:
+        raise ValueError(f"padding_idx must lie in [-{rows}, {rows}), the rows of the table, got {padding_idx}")
     check_index(index, rows, "ids")
 
     def backward(g):

@@ -177,6 +177,7 @@ POOLS = [
     ((2, 3, 5, 7), (2, 3), {}), ((2, 3, 5, 7), 2, {"stride": 1}), ((2, 3, 5, 7), 3, {"stride": 2, "padding": 1}),
     ((1, 2, 6, 7), (2, 3), {"stride": (2, 2), "padding": (0, 1), "ceil_mode": True}),
     ((1, 2, 5, 5), 2, {"stride": 3, "ceil_mode": True}),
+    ((1, 2, 4, 7), 2, {"stride": 3, "padding": 1, "ceil_mode": True}),  # the last window would start outside
     ((3, 5, 7), 2, {}), ((1, 2, 5, 6), (3, 2), {"stride": (2, 3), "padding": (1, 1), "ceil_mode": True}),
 ]
 
@@ -222,7 +223,8 @@ def test_max_pool2d(shape, kernel, keywords):
 
 
 @pytest.mark.parametrize("keywords", [
-    {"kernel_size": 2}, {"kernel_size": 3, "stride": 2, "padding": 1}, {"kernel_size": 3, "stride": 2, "ceil_mode": True},
+    {"kernel_size": 2}, {"kernel_size": 3, "stride": 2, "padding": 1},
+    {"kernel_size": 3, "stride": 2, "ceil_mode": True},
 ])
 @pytest.mark.parametrize("name", ["avg_pool1d", "max_pool1d"])
 def test_pooling_of_sequences(name, keywords):

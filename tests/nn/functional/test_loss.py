@@ -119,6 +119,11 @@ def test_cross_entropy_is_nll_loss_of_log_softmax():
     assert_equals_composed(lambda z: F.cross_entropy(z, t), lambda z: F.nll_loss(F.log_softmax(z, 1), t), draw(5, 7))
 
 
+def test_arguments_by_name():
+    z, t = mt.tensor(draw(5, 7)), mt.tensor(class_targets((5,)))
+    assert F.cross_entropy(target=t, input=z).item() == F.cross_entropy(z, t).item()
+
+
 def test_ignored_samples_count_in_no_term():
     z, t = mt.tensor([[2.0, 0, 0], [0, 3.0, 0]]), mt.tensor([0, -100])
     assert F.cross_entropy(z, t, label_smoothing=0.2).item() == pytest.approx(0.506211, abs=1e-6)

@@ -1,3 +1,0 @@
-"""(to be written)"""
-
-__all__ = []

@@ -1,0 +1,324 @@
+"""Causes that can be tested on any function: each makes the gradient that it would lead to.
+
+A hypothesis takes a Case and yields (detail, matrix) pairs, a sentence and the Jacobian that backward would then have.
+The same detail must explain the wrong gradient at two independent points. Conditions keep hypotheses apart where two
+descriptions would mean the same mistake.
+"""
+import itertools
+
+import numpy
+
+from .kernels import attention_parts, coupled_parts, normalization_parts
+
+TINY = 1e-9  # what counts as zero, as a part of the largest slope
+
+
+def sign(case):
+    yield "", case.only_bad(-case.J)
+
+
+def zero_gradient(case):
+    yield "", case.only_bad(numpy.zeros_like(case.J))
+
+
+def factor(case):
+    """The constant is measured, so that the two points must agree about it; see `constant`."""
+    c = constant(case)
+    if c is not None and min(abs(c), abs(c - 1), abs(c + 1)) > 1e-7:
+        yield f"{c:.6e}", case.only_bad(c * case.J)
+
+
+def constant(case):
+    """The c for which c J comes nearest to A where the gradient is wrong, or None."""
+    J, A = case.J[:, case.bad], case.A[:, case.bad]
+    below = (J * J).sum()
+    return float((J * A).sum() / below) if below > 0 else None
+
+
+def proportional(case):
+    """Whether the wrong gradient is a constant times the true one, so that no finer cause is called for."""
+    c = constant(case)
+    return c is not None and case.explains(case.only_bad(c * case.J))
+
+
+def rearranges(J):
+    """Whether the Jacobian only moves entries: at most one 1 in every row and column."""
+    moved = numpy.abs(J - 1) < TINY
+    return bool(((numpy.abs(J) < TINY) | moved).all() and moved.sum(axis=0).max(initial=0) <= 1
+                and moved.sum(axis=1).max(initial=0) <= 1)
+
+
+def places(x):
+    """The numbers of the entries of x in reading order, in x's shape."""
+    return numpy.arange(x.size).reshape(x.shape)
+
+
+def transpose(case):
+    x, J = case.x, case.J
+    if case.alike and not rearranges(J):
+        yield "the matrix itself is applied where its transpose belongs", J.T
+    reduces = case.y is not None and case.y.ndim < x.ndim  # then an exchanged axis is a wrong axis
+    if 1 < x.ndim < 5 and not reduces:
+        for order in itertools.permutations(range(x.ndim)):
+            if list(order) != sorted(order):
+                yield f"axes in the order {order}", J[:, places(x).transpose(order).reshape(-1)]
+    for k, name, other in case.others():
+        if other.ndim > 1 and other.shape[-1] == other.shape[-2] > 1:
+            yield f"{name} is not transposed, or once too often", case.point.altered(case.i, {
+                k: other.swapaxes(-1, -2).copy()})
+
+
+def misplaced(case):
+    x, J = case.x, case.J
+    for axis, n in enumerate(x.shape):
+        if n > 1:
+            yield f"{case.argument.axes[axis]} in reverse order", J[:, numpy.flip(places(x), axis).reshape(-1)]
+        for shift in range(1, n):
+            by = shift if 2 * shift <= n else shift - n
+            yield (f"shifted by {by} along {case.argument.axes[axis]}",
+                   J[:, numpy.roll(places(x), shift, axis).reshape(-1)])
+    for k, name, other in case.others():
+        if other.ndim > 1 and case.y is not None:
+            for axes in (-1, (-2, -1)):
+                yield f"{name} is read in reverse order", case.point.altered(case.i, {
+                    k: numpy.flip(other, axes).copy()})
+
+
+def unsummed_broadcast(case):
+    if case.y is None:
+        return
+    J, rows, shape = case.J, places(case.y), case.y.shape
+    wide = [axis for axis, n in enumerate(shape) if n > 1][:4]
+    for count in range(1, len(wide) + 1):
+        for axes in itertools.combinations(wide, count):
+            for end, name in ((0, "first"), (-1, "last")):
+                kept = rows[tuple([slice(end, end + 1 or None) if a in axes else slice(None) for a in range(len(shape))])]
+                here = numpy.zeros(len(J), bool)
+                here[kept.reshape(-1)] = True
+                inside, outside = (numpy.abs(J[rows_]).max(axis=0, initial=0) > TINY * case.size
+                                   for rows_ in (here, ~here))
+                if (inside & outside)[case.bad].all():
+                    yield (f"only the {name} slice of the result's {' and '.join(f'axis {a}' for a in axes)} counts",
+                           numpy.where(here[:, None], J, 0.0))
+
+
+def lost_path(case):
+    yield from lost_use(case)
+    yield from lost_product(case)
+    yield from lost_read(case)
+    yield from lost_choice(case)
+
+
+def lost_use(case):
+    """The tensor is read by several operations (or passed as several inputs), and one of them does not count."""
+    count = case.point.uses(case.i)
+    if not 2 <= count <= 12:
+        return
+    parts = [case.point.by_use(case.i, k) for k in range(count)]
+    if not numpy.allclose(sum(parts), case.J, rtol=1e-7, atol=1e-7 * case.size):
+        return  # an operation that reads it in several steps
+    for k, part in enumerate(parts):
+        yield f"the path through use {k + 1} of {count} is missing", case.J - part
+        yield f"only the path through use {k + 1} of {count} is there", part
+
+
+def lost_product(case):
+    """y = x h(x), element by element: one of the two x is treated as a constant."""
+    if case.alike and not proportional(case) and diagonal(case.J) and (numpy.abs(case.x) > 1e-6).all():
+        h = numpy.diag((case.y / case.x).reshape(-1))
+        yield "y = x h(x): the path through h is missing", h
+        yield "y = x h(x): the path through the factor x is missing", case.J - h
+
+
+def diagonal(J):
+    """Whether the square matrix J is zero off its diagonal."""
+    return bool(numpy.abs(J - numpy.diag(numpy.diag(J))).max(initial=0) <= TINY * numpy.abs(J).max(initial=0))
+
+
+def lost_read(case):
+    """Each result is a copy of one entry, some entries are copied several times, and only one copy counts."""
+    read = numpy.abs(case.J) > TINY * case.size
+    if read.sum(axis=1).max(initial=0) != 1 or any(case.explains(c) for _, c in unsummed_broadcast(case)):
+        return
+    order = read.cumsum(axis=0)
+    for name, kept in (("first", read & (order == 1)), ("last", read & (order == order[-1:]))):
+        yield f"of several reads of one entry only the {name} counts", numpy.where(kept, case.J, 0.0)
+
+
+def lost_choice(case):
+    """A loss reads one entry of each row directly, and that entry's own term is missing."""
+    for name in case.subject.integers:
+        chosen = chosen_entries(case, name)
+        if chosen is None:
+            continue
+        missing = (case.A - case.J)[:, chosen]
+        present = missing[numpy.abs(missing) > TINY * case.size]
+        if present.size == chosen.sum() and numpy.ptp(present) <= 1e-7 * numpy.abs(present).max():
+            term = numpy.where(chosen & (numpy.abs(case.A - case.J) > TINY * case.size), present[0], 0.0)
+            yield f"the direct path through the entry that {name} picks is missing", case.J + term
+
+
+def chosen_entries(case, name):
+    """Which entries of x the input `name` of class numbers picks along axis 1 (or the only one); None if it does not."""
+    ids = case.subject.integer_array(name)
+    axis = 1 if case.x.ndim > 1 else 0
+    if ids.shape != case.x.shape[:axis] + case.x.shape[axis + 1:]:
+        return None
+    along = numpy.arange(case.x.shape[axis]).reshape([-1 if a == axis else 1 for a in range(case.x.ndim)])
+    return (along == numpy.expand_dims(ids, axis)).reshape(-1)
+
+
+def diagonal_only(case):
+    if case.alike:
+        yield "", numpy.diag(numpy.diag(case.J))
+    if case.y is None:
+        return
+    for p, q in itertools.product(range(case.x.ndim), range(case.y.ndim)):
+        if case.x.shape[p] == case.y.shape[q] > 1:
+            column, row = (numpy.indices(a.shape)[axis].reshape(-1) for a, axis in ((case.x, p), (case.y, q)))
+            yield (f"along {case.argument.axes[p]}: only the result at the same place counts",
+                   numpy.where(row[:, None] == column, case.J, 0.0))
+
+
+def ignored_upstream(case):
+    total = case.J.sum(axis=0) / case.point.magnitude
+    if numpy.abs(total).max(initial=0) > TINY * case.size:
+        yield "", numpy.broadcast_to(total, case.J.shape)
+
+
+def wrong_axis(case):
+    """The function on an input with two axes exchanged works along the other of them."""
+    x = case.x
+    for p, q in itertools.combinations(range(x.ndim), 2) if x.ndim < 5 else ():
+        if x.shape[p] > 1 or x.shape[q] > 1:
+            candidate = exchanged(case, p, q)
+            if candidate is not None:
+                yield f"{case.argument.axes[p]} and {case.argument.axes[q]} are exchanged", candidate
+
+
+def exchanged(case, p, q):
+    """The Jacobian of f(x with axes p and q exchanged), its result put back if it has x's shape; None if undefined."""
+    point, arrays = case.point, list(case.point.arrays)
+    x = case.x.copy()
+
+    def values():
+        arrays[case.i] = numpy.ascontiguousarray(x.swapaxes(p, q))
+        y = case.subject.results(arrays)
+        if len(y) != 1 or case.y is None or y[0].ndim != case.y.ndim:
+            raise ValueError("another form of result")
+        return (y[0].swapaxes(p, q) if case.alike and y[0].shape == arrays[case.i].shape else y[0]).reshape(-1)
+
+    try:
+        if values().size != len(case.J):
+            return None
+        return point.jacobian(case.i, values, x)
+    except (ArithmeticError, ValueError, RuntimeError, IndexError, TypeError):
+        return None
+
+
+def mask_ignored(case):
+    silent = numpy.abs(case.J).max(axis=0, initial=0) <= TINY * case.size
+    if case.size and not silent.all() and (silent | ~case.bad).all():
+        yield "entries without influence on the result get a gradient", case.only_bad(case.A)
+    for slot, name, mask in case.subject.mask_slots():
+        for value in (True, False):
+            yield f"{name} is not applied", case.point.replaced(case.i, slot, numpy.full_like(mask, value))
+    for k, name, other in case.others():
+        if (other == -numpy.inf).any():
+            yield f"{name} is not applied", case.point.altered(case.i, {k: numpy.where(other == -numpy.inf, 0.0, other)})
+
+
+def mask_inverted(case):
+    for slot, name, mask in case.subject.mask_slots():
+        yield f"{name} is inverted", case.point.replaced(case.i, slot, ~mask)
+    if case.alike and diagonal(case.J) and not case.subject.masks:
+        slope, silent = numpy.diag(case.J), numpy.abs(numpy.diag(case.J)) <= TINY * case.size
+        reached = numpy.abs(numpy.diag(case.A)) > TINY * case.size
+        if diagonal(case.A) and (silent != (slope != 0)).all() and (silent == reached).all():
+            yield "the gradient goes exactly where the true one is zero", case.A
+
+
+def missing_factor(case):
+    if proportional(case):
+        return
+    used = numpy.abs(case.J) > TINY * case.size
+    yield "the local derivative itself: g is passed on as it is", used.astype(float)
+    for k, name, other in case.others():
+        if not (other == 1).all():
+            yield f"{name}, as if it were 1 everywhere", case.point.altered(case.i, {k: numpy.ones_like(other)})
+    for name, q, by_result in quantities(case):
+        with numpy.errstate(all="ignore"):
+            candidate = case.J / (q[:, None] if by_result else q)
+        candidate = numpy.where(used, candidate, 0.0)
+        if numpy.isfinite(candidate).all() and numpy.ptp(q):
+            below = (candidate[:, case.bad] ** 2).sum()
+            c = (candidate * case.A)[:, case.bad].sum() / below if below else 0.0
+            if c:
+                yield f"{name} (up to the constant {1 / c:.6g})" if abs(c - 1) > 1e-6 else name, \
+                    case.only_bad(c * candidate)
+
+
+def quantities(case):
+    """Numbers that often are factors of a derivative: (name, flat array, whether one number for each result)."""
+    found = [("x", case.x, False)]
+    if case.y is not None:
+        found.append(("y", case.y, True))
+        for _, name, other in case.others():
+            if other.shape == case.x.shape:
+                found.append((name, other, False))
+            elif fits(other.shape, case.y.shape):
+                found.append((name, numpy.broadcast_to(other, case.y.shape), True))
+    for name, v, by_result in found:
+        v = v.reshape(-1)
+        with numpy.errstate(all="ignore"):
+            forms = {f"{name}": v, f"1/{name}": 1 / v, f"{name}^2": v * v, f"1/{name}^2": 1 / (v * v),
+                     f"1 - {name}": 1 - v, f"{name}(1 - {name})": v * (1 - v), f"1/({name}(1 - {name}))": 1 / (v - v * v),
+                     f"log {name}": numpy.log(v), f"1 - {name}^2": 1 - v * v}
+        for form, q in forms.items():
+            if numpy.isfinite(q).all():
+                yield form, q, by_result
+
+
+def fits(shape, into):
+    """Whether an array of `shape` broadcasts to exactly the shape `into`."""
+    try:
+        return numpy.broadcast_shapes(shape, into) == into
+    except ValueError:
+        return False
+
+
+def swapped(case):
+    for k, name, other in case.others():
+        if other.shape == case.x.shape:
+            yield f"this is the gradient of {name}", case.point.true(k)
+
+
+GENERAL = {f.__name__: f for f in (
+    sign, factor, zero_gradient, transpose, misplaced, unsummed_broadcast, lost_path, diagonal_only, ignored_upstream,
+    wrong_axis, mask_ignored, mask_inverted, missing_factor, swapped)}
+OF_KERNELS = (normalization_parts, coupled_parts, attention_parts)
+
+
+def explanations(case):
+    """All {(cause, detail)} whose gradient is the wrong one, up to `EXPLAINED` of the error."""
+    found = set()
+    for cause, hypothesis in GENERAL.items():
+        found |= {(cause, detail) for detail, candidate in hypothesis(case) if case.explains(candidate)}
+    for hypothesis in OF_KERNELS:
+        found |= {(cause, detail) for cause, detail, candidate in hypothesis(case) if case.explains(candidate)}
+    return found
+
+
+def likely_cause(first, second):
+    """The one cause that explains the wrong gradient at both points.
+
+    Returns
+    -------
+    cause : str
+        "unclear" if none does, or more than one.
+    fits : list of (cause, detail)
+        What explains it at both points.
+    """
+    fits_both = sorted(explanations(first) & explanations(second))
+    causes = {cause for cause, _ in fits_both}
+    return (causes.pop() if len(causes) == 1 else "unclear"), fits_both

@@ -1,0 +1,302 @@
+"""The encoder-decoder Transformer in one file: read one sequence, write another, greedily or by beam search.
+
+Read from the top: attention that can look at another sequence, the encoder's and the decoder's block, and the model
+with its two ways to decode. The decoder keeps keys and values while it writes: of its own tokens, which grow by one a
+step, and of what the encoder read, which are computed once.
+
+References
+----------
+Vaswani et al. (2017), "Attention Is All You Need". Here the norms stand before each part, not after it, and the
+positions are learned: see Xiong et al. (2020), "On Layer Normalization in the Transformer Architecture", and section
+3.5 of the paper itself.
+Wu et al. (2016), "Google's Neural Machine Translation System" (beam search and its length penalty, section 7).
+"""
+import math
+from dataclasses import dataclass
+
+from .. import nn
+from ..grad_mode import no_grad
+from ..nn import functional as F
+from ..ops import arange, cat, full, zeros
+
+__all__ = ["DecoderCache", "Transformer", "TransformerConfig"]
+
+
+@dataclass
+class TransformerConfig:
+    """The sizes of a Transformer.
+
+    Parameters
+    ----------
+    source_vocab, target_vocab : int
+        How many different tokens it reads, and V, how many it writes.
+    block_size : int
+        The longest sequence on either side, in tokens.
+    n_layer, n_head, n_embd : int
+        Blocks on each side; H heads in each; the width C, a multiple of H.
+    dropout : float
+        Probability in [0, 1) of dropping an entry of the embedding, the attention weights, and what each part adds.
+    pad_id, start_id, end_id : int
+        Padding, on both sides and at either end of a source; what the decoder reads first; what it writes last.
+    """
+    source_vocab: int
+    target_vocab: int
+    block_size: int = 64
+    n_layer: int = 2
+    n_head: int = 4
+    n_embd: int = 64
+    dropout: float = 0.0
+    pad_id: int = 0
+    start_id: int = 1
+    end_id: int = 2
+
+
+class DecoderCache:
+    """Keys and values (B, H, S, D) that each layer of the decoder keeps: of the tokens so far, and of the source."""
+
+    def __init__(self):
+        self.own, self.cross = {}, {}  # layer -> (keys, values)
+
+    def __len__(self):
+        """How many tokens the decoder has read."""
+        return self.own[0][0].shape[2] if self.own else 0
+
+    def extend(self, layer, k, v):
+        """Append the new `k` and `v` (B, H, T, D) of one layer and return all of them, (B, H, S, D)."""
+        if layer in self.own:
+            k, v = cat([self.own[layer][0], k], dim=2), cat([self.own[layer][1], v], dim=2)
+        self.own[layer] = k, v
+        return k, v
+
+    def pick(self, rows):
+        """Go on with these rows of the batch: a beam search drops some and continues others several times."""
+        self.own = {layer: (k[rows], v[rows]) for layer, (k, v) in self.own.items()}
+        self.cross = {layer: (k[rows], v[rows]) for layer, (k, v) in self.cross.items()}
+
+
+class Attention(nn.Module):
+    """H heads that read from a sequence: from the one that asks (self-attention), or another (cross-attention)."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.n_head, self.dropout = config.n_head, config.dropout
+        self.q = nn.Linear(config.n_embd, config.n_embd)
+        self.kv = nn.Linear(config.n_embd, 2 * config.n_embd)
+        self.proj = nn.Linear(config.n_embd, config.n_embd)
+        self.drop = nn.Dropout(config.dropout)
+
+    def keys_and_values(self, x):
+        k, v = self.kv(x).chunk(2, dim=-1)                                    # (B, S, C) -> two of (B, S, C)
+        return self.split(k), self.split(v)
+
+    def split(self, x):
+        return x.unflatten(-1, (self.n_head, -1)).transpose(1, 2)             # (B, S, C) -> (B, H, S, D)
+
+    def forward(self, x, k, v, mask, need_weights=False):
+        q = self.split(self.q(x))                                             # (B, T, C) -> (B, H, T, D)
+        y = F.scaled_dot_product_attention(q, k, v, mask, dropout_p=self.dropout if self.training else 0.0)
+        y = self.drop(self.proj(y.transpose(1, 2).flatten(2)))                # (B, H, T, D) -> (B, T, C)
+        return y, F.attention_weights(q, k, mask) if need_weights else None
+
+
+def mlp(config):
+    """The feed-forward net, for each token alone: widen to F = 4C, bend, narrow."""
+    C = config.n_embd
+    return nn.Sequential(nn.Linear(C, 4 * C), nn.ReLU(), nn.Linear(4 * C, C), nn.Dropout(config.dropout))
+
+
+class EncoderBlock(nn.Module):
+    """Every token of the source sees every other, padding excepted."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.ln_1, self.attn = nn.LayerNorm(config.n_embd), Attention(config)
+        self.ln_2, self.mlp = nn.LayerNorm(config.n_embd), mlp(config)
+
+    def forward(self, x, mask):
+        h = self.ln_1(x)
+        x = x + self.attn(h, *self.attn.keys_and_values(h), mask)[0]
+        return x + self.mlp(self.ln_2(x))
+
+
+class DecoderBlock(nn.Module):
+    """Each token sees those before it, then the whole source, and then thinks for itself."""
+
+    def __init__(self, config, layer):
+        super().__init__()
+        self.layer = layer
+        self.ln_1, self.attn = nn.LayerNorm(config.n_embd), Attention(config)
+        self.ln_2, self.cross = nn.LayerNorm(config.n_embd), Attention(config)
+        self.ln_3, self.mlp = nn.LayerNorm(config.n_embd), mlp(config)
+
+    def forward(self, x, memory, causal, mask, cache, need_weights=False):
+        h = self.ln_1(x)
+        k, v = cache.extend(self.layer, *self.attn.keys_and_values(h))
+        x = x + self.attn(h, k, v, causal)[0]
+        if self.layer not in cache.cross:  # the source stays the same from token to token
+            cache.cross[self.layer] = self.cross.keys_and_values(memory)
+        y, weights = self.cross(self.ln_2(x), *cache.cross[self.layer], mask, need_weights)
+        x = x + y
+        return x + self.mlp(self.ln_3(x)), weights
+
+
+class Transformer(nn.Module):
+    """An encoder that reads the source and a decoder that writes the target, token by token, looking at both.
+
+    Parameters
+    ----------
+    config : TransformerConfig
+
+    Raises
+    ------
+    ValueError
+        If the width is not a multiple of the number of heads.
+    """
+
+    def __init__(self, config):
+        super().__init__()
+        if config.n_embd % config.n_head:
+            raise ValueError(f"n_embd={config.n_embd} cannot be split over n_head={config.n_head} heads; make the "
+                             "width a multiple of the number of heads")
+        self.config, C = config, config.n_embd
+        self.source_emb, self.source_pos = nn.Embedding(config.source_vocab, C), nn.Embedding(config.block_size, C)
+        self.target_emb, self.target_pos = nn.Embedding(config.target_vocab, C), nn.Embedding(config.block_size, C)
+        self.drop = nn.Dropout(config.dropout)
+        self.encoder = nn.ModuleList([EncoderBlock(config) for _ in range(config.n_layer)])
+        self.decoder = nn.ModuleList([DecoderBlock(config, layer) for layer in range(config.n_layer)])
+        self.ln_source, self.ln_target = nn.LayerNorm(C), nn.LayerNorm(C)
+        self.head = nn.Linear(C, config.target_vocab)
+        self.apply(self.init_weights)
+
+    @staticmethod
+    def init_weights(module):
+        """Embeddings from N(0, 0.02^2), matrices from Xavier's uniform distribution, biases zero."""
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=0.02)
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            nn.init.zeros_(module.bias)
+
+    def encode(self, source):
+        """Read `source` (B, S) -> what the decoder looks at, (B, S, C), and which of it may be seen, (B, 1, 1, S)."""
+        check(source, self.config.source_vocab, 0, self.config.block_size, "source")
+        mask = F.padding_mask(source, pad_id=self.config.pad_id)              # (B, S) -> (B, 1, 1, S)
+        place = (mask[:, 0, 0].cumsum(1) - 1).clamp(min=0)  # counted from the first token, wherever the padding is
+        x = self.drop(self.source_emb(source) + self.source_pos(place))       # (B, S) -> (B, S, C)
+        for block in self.encoder:
+            x = block(x, mask)
+        return self.ln_source(x), mask
+
+    def decode(self, ids, memory, mask, cache=None, need_weights=False):
+        """Logits (B, T, V) after each of `ids` (B, T), which follow the tokens in `cache`, and the attention weights.
+
+        The weights are those of the cross-attention, one (B, H, T, S) for each layer; None without `need_weights`.
+        """
+        cache = DecoderCache() if cache is None else cache
+        past, T = len(cache), ids.shape[-1]
+        check(ids, self.config.target_vocab, past, self.config.block_size, "target")
+        x = self.target_emb(ids) + self.target_pos(arange(past, past + T))    # (B, T) -> (B, T, C)
+        x, weights, causal = self.drop(x), [], F.causal_mask(T, past + T)
+        for block in self.decoder:
+            x, w = block(x, memory, causal, mask, cache, need_weights)
+            weights.append(w)
+        return self.head(self.ln_target(x)), weights                          # (B, T, C) -> (B, T, V)
+
+    def forward(self, source, ids, targets=None, need_weights=False):
+        """Logits for the target token after each one of `ids`, given the source, and their loss.
+
+        Parameters
+        ----------
+        source : Tensor (B, S), integers
+            Padded with `pad_id` at either end; what is padded is never looked at.
+        ids : Tensor (B, T), integers in [0, V)
+            `start_id` and the target's tokens so far; in training the true ones (teacher forcing), see `shift`.
+        targets : Tensor (B, T), integers, optional
+            The token that does come next; -100 where no answer counts.
+        need_weights : bool
+            Whether to return where in the source every head looks.
+
+        Returns
+        -------
+        logits : Tensor (B, T, V)
+        loss : Tensor () or None
+            Mean cross-entropy in nats a token; None without targets.
+        weights : list of Tensor (B, H, T, S), only with `need_weights`
+
+        Raises
+        ------
+        IndexError
+            If an id lies outside its vocabulary.
+        ValueError
+            If ids are not (batch, time) or longer than `block_size`.
+        """
+        logits, weights = self.decode(ids, *self.encode(source), need_weights=need_weights)
+        loss = None
+        if targets is not None:
+            loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())   # (B*T, V), (B*T,) -> ()
+        return (logits, loss, weights) if need_weights else (logits, loss)
+
+    def shift(self, target):
+        """For whole targets (B, T), with end and padding: what the decoder reads, and what it is to answer, (B, T)."""
+        ids = cat([full((len(target), 1), self.config.start_id), target[:, :-1]], dim=1)
+        return ids, target.masked_fill(target == self.config.pad_id, -100)
+
+    def greedy(self, source, max_new_tokens, use_cache=True):
+        """Write the likeliest token, read it, and so on: a beam of one. (B, S) -> (B, n), n <= max_new_tokens."""
+        return self.beam(source, max_new_tokens, 1, use_cache=use_cache)[0]
+
+    @no_grad()
+    def beam(self, source, max_new_tokens, width=4, length_penalty=0.6, use_cache=True):
+        """Keep the `width` likeliest beginnings at each step, and give the best target in the end.
+
+        Parameters
+        ----------
+        source : Tensor (B, S)
+        max_new_tokens : int
+        width : int
+            W, how many beginnings.
+        length_penalty : float
+            Targets compare by log-likelihood / ((5 + length) / 6)^length_penalty, as longer ones are less likely.
+        use_cache : bool
+            Whether each step reads one token only, or all again; both give the same tokens.
+
+        Returns
+        -------
+        ids : Tensor (B, n), n <= max_new_tokens
+            Rows end with `end_id`, if they ended, and are filled up with `pad_id`.
+        scores : Tensor (B,)
+            The log-likelihood of each in nats.
+        """
+        config, V, B, W = self.config, self.config.target_vocab, len(source), width
+        memory, mask = (x.repeat_interleave(W, 0) for x in self.encode(source))       # (B, ...) -> (B*W, ...)
+        ids, cache, first = full((B * W, 1), config.start_id), DecoderCache(), arange(B)[:, None] * W
+        done, length = zeros(B * W).bool(), zeros(B * W)
+        scores = zeros(B, W).masked_fill(arange(W) > 0, -math.inf)  # at first the beams are all the same
+        is_pad, is_start = arange(V) == config.pad_id, arange(V) == config.start_id
+        for _ in range(max_new_tokens):
+            logits, _ = self.decode(ids[:, -1:], memory, mask, cache) if use_cache else self.decode(ids, memory, mask)
+            logp = F.log_softmax(logits[:, -1].masked_fill(is_pad | is_start, -math.inf), -1)  # -> (B*W, V)
+            logp = logp.masked_fill(done[:, None], -math.inf).masked_fill(done[:, None] & is_pad, 0.0)
+            total = (scores[:, :, None] + logp.view(B, W, V)).flatten(1)      # -> (B, W*V)
+            scores, best = total.topk(W, dim=1)                               # -> (B, W)
+            rows, token = (first + best // V).flatten(), (best % V).view(-1, 1)
+            cache.pick(rows)
+            ids, length, done = cat([ids[rows], token], dim=1), length[rows] + (~done[rows]).float(), done[rows]
+            done = done | (token[:, 0] == config.end_id)
+            if bool(done.all()):
+                break
+        fair = scores / ((5 + length.view(B, W)) / 6) ** length_penalty
+        best = (first + fair.argmax(1, keepdim=True))[:, 0]                   # (B, W) -> (B,)
+        return ids[best, 1:], scores.flatten()[best]
+
+
+def check(ids, vocab, past, longest, side):
+    """Raise unless `ids` are (batch, time), within the vocabulary, and fit after `past` cached tokens."""
+    if ids.ndim != 2:
+        raise ValueError(f"{side} ids must be (batch, time), got {tuple(ids.shape)}; ids[None] adds a batch axis")
+    if past + ids.shape[1] > longest:
+        read = f"{ids.shape[1]} {side} tokens" + (f" after {past} cached ones" if past else "")
+        raise ValueError(f"{read} do not fit block_size={longest}; make the model with a larger block_size")
+    if ids.numel() and not 0 <= (low := int(ids.min())) <= (high := int(ids.max())) < vocab:
+        raise IndexError(f"{side} ids must lie in [0, {vocab}), the vocabulary, got {low if low < 0 else high}; was "
+                         "the text encoded with another tokenizer?")

@@ -1,0 +1,82 @@
+"""Linear attention: parallel, recurrent and (T, S) forms are one function."""
+import numpy as np
+import pytest
+
+import minitorch_attn as mt
+from minitorch_attn.nn import functional as F
+from tests.harness import assert_gradients, draw, leaf
+from tests.nn.functional.composed import assert_equals_composed, assert_keeps_float32
+
+SEEN = np.array([[True, True, False, True, False], [True, False, True, True, False]])
+
+
+def composed(q, k, v, key_mask=None, is_causal=False):
+    """All weights at once, as a (T, S) matrix."""
+    p = (F.elu(q) + 1) @ (F.elu(k) + 1).transpose(-1, -2)
+    if key_mask is not None:
+        p = p * key_mask.unsqueeze(-2)
+    if is_causal:
+        p = p.tril()
+    return p / p.sum(-1, keepdim=True) @ v
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 64])
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}], ids=["all", "causal"])
+@pytest.mark.parametrize("key_mask", [None, SEEN], ids=["no mask", "mask"])
+def test_equals_composed(chunk, options, key_mask):
+    arrays = draw(2, 5, 3), draw(2, 5, 3, seed=1), draw(2, 5, 7, seed=2)
+    options = {**options, "key_mask": None if key_mask is None else mt.tensor(key_mask)}
+    assert_equals_composed(lambda *x: F.linear_attention(*x, chunk=chunk, **options),
+                           lambda *x: composed(*x, **options), *arrays)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_gradients(is_causal):
+    shapes = [(2, 3, 5, 3), (2, 3, 5, 3), (2, 3, 5, 2)] if is_causal else [(2, 3, 5, 2), (2, 3, 7, 2), (2, 3, 7, 3)]
+    arrays = [draw(*shape, seed=i) for i, shape in enumerate(shapes)]
+    assert_gradients(lambda *x: F.linear_attention(*x, is_causal=is_causal, chunk=2), *arrays)
+    assert_keeps_float32(lambda *x: F.linear_attention(*x, is_causal=is_causal, chunk=2), *arrays)
+
+
+def test_recurrent_form_is_the_parallel_one():
+    q, k, v = draw(2, 3, 11, 5), draw(2, 3, 11, 5, seed=1), draw(2, 3, 11, 7, seed=2)
+
+    def recurrent(q, k, v):
+        state, ys = None, []
+        for t in range(11):
+            y, state = F.linear_attention_step(q[:, :, t], k[:, :, t], v[:, :, t], state)
+            assert state.shape == (2, 3, 5, 8)
+            ys.append(y)
+        return mt.stack(ys, 2)
+
+    assert_equals_composed(lambda *x: F.linear_attention(*x, is_causal=True, chunk=4), recurrent, q, k, v)
+
+
+def test_the_past_does_not_see_the_future():
+    q, k, v = draw(11, 3), draw(11, 3, seed=1), draw(11, 3, seed=2)
+    before = F.linear_attention(*map(mt.tensor, (q, k, v)), is_causal=True, chunk=4).numpy()
+    k[6:], v[6:] = 9, 9
+    after = F.linear_attention(*map(mt.tensor, (q, k, v)), is_causal=True, chunk=4).numpy()
+    assert np.array_equal(before[:6], after[:6]) and (before[6:] != after[6:]).all()
+
+
+def test_no_key_to_be_seen_and_no_time():
+    q, k, v = (leaf(draw(2, 5, 3, seed=i)) for i in range(3))
+    y = F.linear_attention(q, k, v, mt.tensor([[True] * 5, [False] * 5]))
+    y.backward(mt.tensor(draw(2, 5, 3, seed=7)))
+    assert not y.detach().numpy()[1].any()
+    for x in (q, k, v):
+        assert np.isfinite(x.grad.numpy()).all() and not x.grad.numpy()[1].any() and x.grad.numpy()[0].any()
+    assert F.linear_attention(mt.zeros(2, 0, 3), mt.zeros(2, 0, 3), mt.zeros(2, 0, 5), is_causal=True).shape == (2, 0, 5)
+
+
+def test_large_inputs_stay_finite():
+    x = mt.tensor(np.array([[300.0, -300], [-300, 300]], "f4"))
+    assert np.isfinite(F.linear_attention(x, x, x, is_causal=True).numpy()).all()
+
+
+def test_mistakes():
+    with pytest.raises(RuntimeError, match="as many queries as keys"):
+        F.linear_attention(mt.zeros(5, 3), mt.zeros(7, 3), mt.zeros(7, 3), is_causal=True)
+    with pytest.raises(RuntimeError, match="leading axes"):
+        F.linear_attention(mt.zeros(2, 5, 3), mt.zeros(7, 3), mt.zeros(7, 3))
