@@ -99,7 +99,7 @@ class SelfAttention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then a net of width F = 4C for each patch alone, each on a normalised copy and added to the stream."""
+    """Attention, then a net of width F = 4C for each patch alone, each on a normalised copy and added to the rest."""
 
     def __init__(self, config):
         super().__init__()
@@ -140,8 +140,8 @@ class ViT(nn.Module):
             raise ValueError(f"n_embd={config.n_embd} cannot be split over n_head={config.n_head} heads; make the "
                              "width a multiple of the number of heads")
         if size[0] % patch[0] or size[1] % patch[1]:
-            raise ValueError(f"images of {size} pixels cannot be cut into patches of {patch}; height and width must be "
-                             "multiples of the patch's")
+            raise ValueError(f"images of {size} pixels cannot be cut into patches of {patch}; height and width must "
+                             "be multiples of the patch's")
         if config.pool not in ("cls", "mean"):
             raise ValueError(f'pool must be "cls" or "mean", got {config.pool!r}')
         self.config, self.grid = config, (size[0] // patch[0], size[1] // patch[1])

@@ -21,7 +21,7 @@ Transformer Architecture", figure 1.
 import copy
 import math
 
-from ..ops import full
+from ..ops import from_numpy, full
 from . import functional as F
 from . import init
 from .attention import MultiheadAttention
@@ -36,9 +36,10 @@ __all__ = ["Transformer", "TransformerDecoder", "TransformerDecoderLayer", "Tran
 
 
 def _activation(activation):
-    """The function that "relu" or "gelu" names; a function stands for itself."""
+    """The function that "relu" or "gelu" names; a function stands for itself, one of PyTorch's for ours."""
     if callable(activation):
-        return activation
+        of_torch = getattr(activation, "__module__", "").split(".")[0] == "torch"
+        return getattr(F, activation.__name__) if of_torch else activation
     if activation not in ("relu", "gelu"):
         raise RuntimeError(f'activation must be "relu", "gelu" or a function of a tensor, got {activation!r}')
     return {"relu": F.relu, "gelu": F.gelu}[activation]
@@ -66,6 +67,7 @@ class TransformerEncoderLayer(Module):
     dropout : float
         Probability, while training, on the attention weights, after the activation, and on what is added to x.
     activation : "relu", "gelu" or a function of a tensor
+        A function of PyTorch's is taken as the one of the same name here.
     layer_norm_eps : float
     batch_first : bool
         Inputs are (B, S, C) instead of (S, B, C).
@@ -95,6 +97,16 @@ class TransformerEncoderLayer(Module):
         self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, **options)
         self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
         self.activation = _activation(activation)
+
+    @classmethod
+    def from_torch(cls, layer):
+        """A layer with the sizes, options and values of PyTorch's TransformerEncoderLayer `layer`."""
+        attention, weight = layer.self_attn, layer.linear1.weight
+        made = cls(attention.embed_dim, attention.num_heads, weight.shape[0], layer.dropout.p, layer.activation,
+                   layer.norm1.eps, attention.batch_first, layer.norm_first, bias=layer.linear1.bias is not None,
+                   dtype=from_numpy(weight.detach().cpu().numpy()).dtype)
+        made.load_state_dict({name: from_numpy(value.cpu().numpy()) for name, value in layer.state_dict().items()})
+        return made.train(layer.training)
 
     def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
         """src (S, B, C), or (B, S, C) with `batch_first`, or (S, C) -> the same shape; masks as above."""
@@ -188,7 +200,7 @@ class TransformerEncoder(Module):
     Parameters
     ----------
     encoder_layer : Module
-        Copied `num_layers` times: all start from its values.
+        Copied `num_layers` times: all start from its values. A layer of PyTorch's is taken over by `from_torch`.
     num_layers : int
     norm : Module, optional
         Applied last.
@@ -198,6 +210,8 @@ class TransformerEncoder(Module):
 
     def __init__(self, encoder_layer, num_layers, norm=None, enable_nested_tensor=True, mask_check=True):
         super().__init__()
+        if not isinstance(encoder_layer, Module):
+            encoder_layer = TransformerEncoderLayer.from_torch(encoder_layer)
         self.layers = _copies(encoder_layer, num_layers)
         self.num_layers, self.norm = num_layers, norm
         self.enable_nested_tensor, self.mask_check = enable_nested_tensor, mask_check

@@ -16,7 +16,7 @@ from ..backend import scatter_add as add_rows
 from .broadcast import broadcast_tensors, expand, unbroadcast
 from .elementwise import array_of
 from .reduce import axis_of
-from .shape import reshape
+from .shape import reshape, same_layout
 
 __all__ = [
     "argwhere", "bincount", "gather", "getitem", "index_add", "index_copy", "index_fill", "index_select",
@@ -39,7 +39,9 @@ class Place(namedtuple("Place", ["basic", "picks", "repeats"])):
     def read(self, a):
         """The chosen entries of the array `a`; a view of it if nothing is picked by id."""
         a = a[self.basic]
-        return a[self.picks] if self.picks else a
+        if sum([not isinstance(v, slice) for v in self.picks]) == 1:
+            return xp.take(a, self.picks[-1], axis=len(self.picks) - 1)
+        return xp.asarray(a[self.picks], order="C") if self.picks else a
 
     def write(self, a, values):
         """Put `values`, which broadcast, in the chosen entries of `a`; of several for one entry the last stays."""
@@ -243,7 +245,7 @@ def same_entries(a, b):
 
 def with_entries(op, x, place, value):
     """A copy of `x` with `value` at `place`, as an operation named `op`."""
-    y = x.array.copy()
+    y = same_layout(x.array)
     place.write(y, value.array)
     x_shape, value_shape, value_dtype = x.shape, value.shape, value.dtype
     x_needs, value_needs = x.requires_grad, value.requires_grad
@@ -349,7 +351,8 @@ def index_add(x, dim, index, source, *, alpha=1):
         return reshape(index_add(reshape(x, 1), dim, index, reshape(source, -1), alpha=alpha), ())
     place = slices_at("index_add", x, dim, index)
     check_slices("index_add", x, place, source)
-    y = x.array + sum_at(x.shape, place.picks, (source.array * alpha).astype(x.dtype, copy=False))
+    y = x.array.copy()
+    y += sum_at(x.shape, place.picks, (source.array * alpha).astype(x.dtype, copy=False))
 
     def backward(g):
         return g, place.read(g) * alpha

@@ -244,7 +244,8 @@ def cat(tensors, dim=0):
             raise RuntimeError(f"cat along dim {dim} needs equal shapes elsewhere, got "
                                + ", ".join(str(x.shape) for x in tensors))
     dtype = dtypes.result_type(*tensors)
-    y = xp.concatenate([array_of(x).astype(dtype, copy=False) for x, keep in zip(tensors, kept) if keep], axis=dim)
+    arrays = [array_of(x).astype(dtype, copy=False) for x, keep in zip(tensors, kept) if keep]
+    y = xp.asarray(xp.concatenate(arrays, axis=dim), order="C")  # of transposed inputs NumPy makes a transposed result
     sizes = [x.shape[dim] if keep else 0 for x, keep in zip(tensors, kept)]
     input_dtypes = [x.dtype for x in tensors]
     before = (slice(None),) * dim
@@ -278,7 +279,7 @@ def stack(tensors, dim=0):
         raise RuntimeError("stack needs equal shapes, got " + ", ".join(str(x.shape) for x in tensors))
     dim = axis_of(dim, tensors[0].ndim + 1)
     dtype = dtypes.result_type(*tensors)
-    y = xp.stack([x.array.astype(dtype, copy=False) for x in tensors], axis=dim)
+    y = xp.asarray(xp.stack([x.array.astype(dtype, copy=False) for x in tensors], axis=dim), order="C")
     input_dtypes = [x.dtype for x in tensors]
     before = (slice(None),) * dim
 
@@ -467,8 +468,14 @@ def unfold(x, dimension, size, step):
 # Copies
 
 def contiguous(x):
-    """`x` itself if its entries lie in memory row by row, else a copy that does."""
-    return x if x.array.flags.c_contiguous else clone(x)
+    """`x` itself if its entries lie in memory in the order of its dims, else a copy in which they do."""
+    if x.array.flags.c_contiguous:
+        return x
+
+    def backward(g):
+        return (g,)
+
+    return Tensor.from_op("contiguous", x.array.copy(order="C"), (x,), backward)
 
 
 def clone(x):
@@ -476,7 +483,12 @@ def clone(x):
     def backward(g):
         return (g,)
 
-    return Tensor.from_op("clone", x.array.copy(), (x,), backward)
+    return Tensor.from_op("clone", same_layout(x.array), (x,), backward)
+
+
+def same_layout(a):
+    """A copy of the array `a`, transposed in memory if `a` is: as in PyTorch, its transpose is then contiguous."""
+    return a.copy(order="C" if 0 in a.strides else "K")
 
 
 def flip(x, *order, dims=()):
@@ -511,7 +523,7 @@ def roll(x, shifts, dims=None):
     def backward(g):
         return (xp.roll(g, back, axis=axes),)
 
-    return Tensor.from_op("roll", xp.roll(x.array, shifts, axis=axes), (x,), backward)
+    return Tensor.from_op("roll", xp.asarray(xp.roll(x.array, shifts, axis=axes), order="C"), (x,), backward)
 
 
 def repeat(x, *repeats):
@@ -550,7 +562,7 @@ def tril(x, diagonal=0):
     def backward(g):
         return (xp.tril(g, diagonal),)
 
-    return Tensor.from_op("tril", xp.tril(x.array, diagonal), (x,), backward)
+    return Tensor.from_op("tril", xp.asarray(xp.tril(x.array, diagonal), order="C"), (x,), backward)
 
 
 def triu(x, diagonal=0):
@@ -561,4 +573,4 @@ def triu(x, diagonal=0):
     def backward(g):
         return (xp.triu(g, diagonal),)
 
-    return Tensor.from_op("triu", xp.triu(x.array, diagonal), (x,), backward)
+    return Tensor.from_op("triu", xp.asarray(xp.triu(x.array, diagonal), order="C"), (x,), backward)

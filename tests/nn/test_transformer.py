@@ -215,6 +215,21 @@ def test_activations():
         nn.TransformerEncoderLayer(C, HEADS, activation="swish")
 
 
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("options", [{}, {"norm_first": True, "batch_first": True}, {"bias": False, "layer_norm_eps": 0.1}])
+def test_layer_of_torch_is_taken_over(activation, options):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    function = getattr(torch.nn.functional, activation)
+    theirs = torch.nn.TransformerEncoderLayer(C, HEADS, WIDE, 0.0, function, dtype=torch.float64, **options).eval()
+    for p in theirs.parameters():
+        torch.nn.init.normal_(p)
+    mine = nn.TransformerEncoder(theirs, 2)
+    assert not mine.layers[0].training
+    x = draw(S, B, C)
+    wanted = torch.nn.TransformerEncoder(theirs, 2, enable_nested_tensor=False)(torch.from_numpy(x)).detach().numpy()
+    np.testing.assert_allclose(mine(mt.tensor(x)).detach().numpy(), wanted, rtol=1e-9, atol=1e-9)
+
+
 def test_custom_encoder_and_decoder():
     class Coder(nn.Module):
         def __init__(self, *names):

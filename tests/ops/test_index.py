@@ -93,6 +93,7 @@ def test_reading(name):
     got = x[index_for(mt.tensor, name)]
     assert isinstance(got.array, np.ndarray)
     np.testing.assert_array_equal(got.numpy(), wanted)
+    assert got.is_contiguous() or (isinstance(INDICES[name], (slice, tuple)) and np.shares_memory(got.array, x.array))
     strided = mt.tensor(np.repeat(draw(*SHAPE), 2, axis=-1))[..., ::2]
     np.testing.assert_array_equal(strided[index_for(mt.tensor, name)].numpy(), wanted)
     np.testing.assert_array_equal(x[index_for(lambda a: a, name)].numpy(), wanted)  # NumPy arrays in the index
@@ -370,6 +371,7 @@ def test_values(name):
         assert got.dtype == mt.float64
     strided = [mt.tensor(np.repeat(a, 2, axis=0))[::2] if a.ndim else mt.tensor(a) for a in arrays]
     got = ours(mt, mt.tensor(np.repeat(ids, 2, axis=0))[::2], *strided)
+    assert got.is_contiguous()
     np.testing.assert_allclose(got.numpy(), plain(ids, *arrays), rtol=1e-14)
 
 

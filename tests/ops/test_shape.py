@@ -147,6 +147,16 @@ def test_copies_do_not(name):
     np.testing.assert_array_equal(x.numpy(), before)
 
 
+@pytest.mark.parametrize("name", [*COPIES, "cat", "cat -1", "stack", "stack -1", "hstack", "vstack", "contiguous"])
+def test_transposed_inputs_give_results_in_order(name):
+    """As in PyTorch, so that view() works on them."""
+    arrays = [mt.tensor(np.ascontiguousarray(a.T)) for a in arrays_of(name)]
+    if name == "clone":
+        assert arrays[0].t().clone().stride() == (1, 2) and arrays[0][0].expand(5, 2).clone().is_contiguous()
+    else:
+        assert CASES[name][0](mt, *[mt.permute(a, *range(a.ndim)[::-1]) for a in arrays]).is_contiguous()
+
+
 def test_contiguous_copies_only_where_it_must():
     x = mt.tensor(draw(2, 3))
     assert x.contiguous() is x

@@ -105,8 +105,8 @@ def _causal_product(a, b, c, chunk):
     steps, chunk = a.shape[-2], max(1, min(chunk, a.shape[-2]))
     a, b, c = (_chunked(x, chunk) for x in (a, b, c))  # (..., T, D) -> (..., n, chunk, D)
     each = xp.matmul(b.swapaxes(-1, -2), c)  # (..., n, D, E)
-    before = xp.cumsum(each, axis=-3)
-    before -= each
+    before = xp.zeros_like(each)
+    before[..., 1:, :, :] = xp.cumsum(each[..., :-1, :, :], axis=-3)
     y = xp.matmul(a, before)  # (..., n, chunk, E)
     near = xp.matmul(a, b.swapaxes(-1, -2))  # (..., n, chunk, chunk)
     near *= xp.tri(chunk, dtype=near.dtype)

@@ -87,7 +87,7 @@ def kernel_weights(query, key, sigma=1.0):
     ----------
     Nadaraya 1964, "On Estimating Regression". Watson 1964, "Smooth Regression Analysis".
     """
-    sigma = cast(as_tensor(sigma), query.dtype)
+    sigma = cast(sigma, query.dtype) if isinstance(sigma, Tensor) else as_tensor(sigma, dtype=query.dtype)
     q, k, width = query.array, key.array, sigma.array
     if not (width > 0).all():
         raise ValueError(f"sigma is the width of the kernel and must be positive, got {width.min()}")
