@@ -20,11 +20,8 @@ MARK = "Differs from PyTorch:"
 
 # Names that programs use and this library leaves out, and why.
 LEFT_OUT = {
-    "torch.backends.cuda.matmul": "device setting; `torch.backends` is there, without anything to set",
-    "torch.backends.cudnn.allow_tf32 (set)": "device setting",
     "torch.bfloat16": "NumPy has no such type; use float32",
     "torch.cuda.amp.GradScaler": "mixed precision on a GPU; train in float32",
-    "torch.cuda.manual_seed_all": "there is one generator, `manual_seed` sets it",
     "nn.GRU._flat_weights_names": "private to PyTorch",
     "backends.cuda.cuBLASModule.allow_tf32 (set)": "device setting",
     "cuda.amp.grad_scaler.GradScaler.scale": "mixed precision on a GPU",
@@ -46,21 +43,25 @@ def write_in_place(index, value):
 # Uses that are not names: each is carried out.
 USES = {
     "Tensor +": lambda: X + X, "Tensor *": lambda: X * X, "Tensor /": lambda: X / X, "Tensor ==": lambda: X == X,
-    "Tensor @": lambda: X @ X.T, "Tensor -": lambda: X - X, "Tensor * (from the right)": lambda: 2 * X,
+    "Tensor @": lambda: X @ X.T, "Tensor -": lambda: X - X,
+    "Tensor * (from the right)": lambda: 2 * X,
     "Tensor +=": lambda: X.clone().__iadd__(X), "Tensor <": lambda: X < X, "Tensor + (from the right)": lambda: 2 + X,
     "Tensor -x": lambda: -X, "Tensor &": lambda: (X > 2) & (X < 5), "Tensor / (from the right)": lambda: 2 / X,
     "Tensor !=": lambda: X != X, "Tensor ** (from the right)": lambda: 2 ** X,
-    "Tensor *=": lambda: X.clone().__imul__(X), "Tensor - (from the right)": lambda: 2 - X, "Tensor **": lambda: X ** X,
+    "Tensor *=": lambda: X.clone().__imul__(X), "Tensor - (from the right)": lambda: 2 - X,
+    "Tensor **": lambda: X ** X,
     "Tensor >": lambda: X > X, "Tensor ~": lambda: ~(X > 2), "Tensor %": lambda: X % 2,
     "Tensor -=": lambda: X.clone().__isub__(X), "Tensor /=": lambda: X.clone().__itruediv__(X),
     "Tensor >=": lambda: X >= X, "Tensor //": lambda: X // 2, "Tensor <=": lambda: X <= X,
     "Tensor not": lambda: not mt.tensor(0.0),
-    "Tensor[int]": lambda: X[1], "Tensor[slice]": lambda: X[:1], "Tensor[...] = (in place)": lambda: write_in_place(0, 1),
+    "Tensor[int]": lambda: X[1], "Tensor[slice]": lambda: X[:1],
+    "Tensor[...] = (in place)": lambda: write_in_place(0, 1),
     "Tensor[int Tensor]": lambda: X[N], "Tensor[slice with step]": lambda: X[:, ::2],
     "Tensor[bool Tensor]": lambda: X[X > 2], "Tensor[None]": lambda: X[None], "Tensor[list]": lambda: X[[1, 0]],
     "Tensor[...]": lambda: X[..., 0],
     "Tensor as an index (__index__) or key": lambda: ([7, 8][N[0]], {N: 1}), "Tensor[range]": lambda: X[range(2)],
-    "iteration over a Tensor": lambda: list(X), "format of a Tensor": lambda: f"{X.sum():.2f}", "len(Tensor)": lambda: len(X),
+    "iteration over a Tensor": lambda: list(X), "format of a Tensor": lambda: f"{X.sum():.2f}",
+    "len(Tensor)": lambda: len(X),
     "bool(Tensor)": lambda: bool(X.sum()), "max() .values": lambda: X.max(dim=1).values,
     "max() .indices": lambda: X.max(dim=1).indices, "int(Tensor)": lambda: int(N[0]), "min(Tensor)": lambda: min(N),
     "Tensor.an attribute of one's own (set)": lambda: setattr(X.clone(), "note", 1),
@@ -78,7 +79,8 @@ def instances():
     return {
         "Module": nn.Module(), "Tensor": X, "nn.Linear": linear, "nn.Embedding": nn.Embedding(2, 3),
         "nn.LayerNorm": nn.LayerNorm(3), "nn.Conv2d": nn.Conv2d(1, 1, 1), "nn.GRU": nn.GRU(2, 3),
-        "nn.Transformer": nn.Transformer(4, 2, 1, 1, 4), "optim.Adam": adam, "optim.AdamW": adamw, "optim.Optimizer": sgd,
+        "nn.Transformer": nn.Transformer(4, 2, 1, 1, 4), "optim.Adam": adam, "optim.AdamW": adamw,
+        "optim.Optimizer": sgd,
         "optim.lr_scheduler.LambdaLR": schedule, "optim.lr_scheduler.LRScheduler": schedule,
         "optim.lr_scheduler._LRScheduler": schedule, "torch.Generator": mt.Generator(),
     }
@@ -171,8 +173,9 @@ def page():
     return "\n".join([
         "# What of PyTorch is covered", "",
         "Written by `python docs/make_parity.py`; do not edit it by hand.", "",
-        "A program runs here after its import lines are changed (`import minitorch_attn as torch`), or unchanged under",
-        "`minitorch-attn run`, as long as it keeps to the names below. Any other name raises an error that says so.", "",
+        "A program runs here after its import lines are changed (`import minitorch_attn as torch`), or unchanged",
+        "under `minitorch-attn run`, as long as it keeps to the names below. Any other name raises an error that",
+        "says so.", "",
         "## Where behaviour differs on purpose", "",
         "| where | how |", "|---|---|", *differences(), "",
         "## Names that real programs use", "",

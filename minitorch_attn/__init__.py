@@ -32,6 +32,8 @@ from .random import *
 from . import methods
 from .torch_names import *
 
+__version__ = "0.1.0"
+
 for _function in (log_softmax, relu, softmax):  # methods too; they stand above methods.py
     methods.attach(_function.__name__, _function)
 autograd.gradcheck = gradcheck  # PyTorch has it there, too; autograd.py itself stands above it

@@ -9,8 +9,6 @@ so a graph has no reference cycle and an array that no backward needs is freed a
 in place only by the one who made it.
 """
 import itertools
-import os
-import sys
 import weakref
 
 from . import dtypes, grad_mode
@@ -58,7 +56,7 @@ class Node:
         self.op, self.parents, self.backward, self.storages = op, parents, backward, storages
         self.shape, self.dtype, self.number = array.shape, array.dtype, next(_numbers)
         self.owner = None
-        self.line = _caller() if grad_mode.recording else None
+        self.line = grad_mode.calling_line() if grad_mode.recording else None
 
     def check_not_overwritten(self):
         """Raise if an array that backward captured has been written to since."""
@@ -78,14 +76,6 @@ class Node:
 def _freed(g):
     raise RuntimeError("this graph was freed by an earlier backward(); to walk it twice, call the first one with "
                        "retain_graph=True")
-
-
-def _caller():
-    """Where the program outside this package is, as "file:line"."""
-    package, frame = os.path.dirname(__file__), sys._getframe(1)
-    while frame.f_back and frame.f_code.co_filename.startswith(package):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def _reverse_order(root):

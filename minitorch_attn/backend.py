@@ -144,7 +144,7 @@ def scatter_add(target, index, values):
         last = xp.append(rows[1:] != rows[:-1], xp.asarray([True]))
         ends = total[last]
         ends[1:] -= total[last][:-1]
-        target[rows[last]] += ends.reshape((-1,) + target.shape[1:])
+        target[rows[last]] += ends.reshape((-1, *target.shape[1:]))
 
 
 # erf(x) = x / sqrt(x^2 + s(x^2)^-4) to 1.1e-7 relative for all x, and x p(x^2) / q(x^2) to 3e-17 for |x| <= 5.93,

@@ -4,6 +4,8 @@ Each is a context manager and a decorator (of functions and of generators), nest
 """
 import functools
 import inspect
+import os
+import sys
 
 enabled = True     # operations on tensors that require grad are recorded in a graph
 recording = False  # each node notes the line of the program that made it
@@ -98,3 +100,11 @@ class set_grad_enabled:
 def is_grad_enabled():
     """Whether operations on tensors that require grad are recorded in a graph."""
     return enabled
+
+
+def calling_line():
+    """The line of the program outside this package that runs now, as "file:line"."""
+    package, frame = os.path.dirname(__file__), sys._getframe(1)
+    while frame.f_back and frame.f_code.co_filename.startswith(package):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

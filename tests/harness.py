@@ -3,7 +3,6 @@ import numpy as np
 import pytest
 
 import minitorch_attn as mt
-from minitorch_attn.autograd import Tensor
 
 SEED = 20261
 

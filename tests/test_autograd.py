@@ -257,7 +257,7 @@ class TestInPlace:
         y = x.exp()
         with mt.no_grad():
             y.mul_(2.0)
-        with pytest.raises(RuntimeError, match="exp.*modified in place"):
+        with pytest.raises(RuntimeError, match=r"exp.*modified in place"):
             y.backward(mt.ones(2))
 
     def test_write_through_detached_alias_is_noticed(self):
@@ -296,7 +296,7 @@ class TestInPlace:
         assert (rest * 1.0).tolist() == [2.0] * 3  # shares no entry with what was written
 
     def test_result_must_fit(self):
-        with pytest.raises(RuntimeError, match="float32.*int64"):
+        with pytest.raises(RuntimeError, match=r"float32.*int64"):
             mt.tensor([1, 2]).add_(mt.tensor([0.5, 0.5]))
         with pytest.raises(RuntimeError, match=r"\(2, 2\)"):
             mt.ones(2).add_(mt.ones(2, 2))

@@ -20,7 +20,8 @@ def test_promote_types_like_torch(a, b):
 @pytest.mark.parametrize("vector, point, number", list(itertools.product(NAMES, NAMES, [True, 2, 2.5])))
 def test_result_type_like_torch(vector, point, number):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    want = torch.result_type(torch.zeros(3, dtype=getattr(torch, vector)), torch.zeros((), dtype=getattr(torch, point)))
+    want = torch.result_type(torch.zeros(3, dtype=getattr(torch, vector)),
+                             torch.zeros((), dtype=getattr(torch, point)))
     got = mt.result_type(mt.zeros(3, dtype=getattr(mt, vector)), mt.zeros((), dtype=getattr(mt, point)))
     assert str(want) == f"torch.{got}"
     want = torch.result_type(torch.zeros(3, dtype=getattr(torch, vector)), number)

@@ -12,8 +12,8 @@ PACKAGE = pathlib.Path(minitorch_attn.__file__).parent
 
 # From the ground up. A name ending in "/" is a folder whose files may also import each other, without a circle.
 LAYERS = """
-backend dtypes grad_mode random autograd ops/ methods nn/functional/ gradient_check/ nn/ optim/ data models/ text/ datasets/
-generate checkpoint plot torch_names __init__ run info demo __main__
+backend dtypes grad_mode random autograd ops/ methods nn/functional/ gradient_check/ nn/ optim/ data models/ text/
+datasets/ generate checkpoint plot torch_names __init__ run info demo __main__
 """.split()
 
 FILES = sorted(p.relative_to(PACKAGE) for p in PACKAGE.rglob("*.py"))
@@ -106,7 +106,7 @@ def test_import_loads_numpy_and_nothing_else():
 
 
 def test_engine_stays_short():
-    assert len((PACKAGE / "autograd.py").read_text(encoding="utf-8").splitlines()) <= 360
+    assert len((PACKAGE / "autograd.py").read_text(encoding="utf-8").splitlines()) <= 350
 
 
 @pytest.mark.parametrize("path", FILES, ids=str)

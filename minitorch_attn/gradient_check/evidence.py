@@ -57,6 +57,11 @@ class Point:
         """The true Jacobian by argument i while the input number `slot` (a mask, say) is `array`."""
         return self.jacobian(i, lambda: self.subject.values(self.arrays, {slot: Tensor.wrap(to_device(array))}))
 
+    def by_slot(self, i, slot):
+        """The true Jacobian by argument i, passed as several inputs, if only the one at `slot` changes."""
+        changed = self.arrays[i].copy()
+        return self.jacobian(i, lambda: self.subject.values(self.arrays, {slot: Tensor.wrap(to_device(changed))}), changed)
+
     def uses(self, i):
         """How many operations read argument i."""
         return self.count_uses(i, None, None)

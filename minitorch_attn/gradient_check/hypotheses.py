@@ -48,6 +48,11 @@ def rearranges(J):
                 and moved.sum(axis=1).max(initial=0) <= 1)
 
 
+def permutes(J):
+    """Whether the Jacobian only puts all entries in another order."""
+    return rearranges(J) and bool((numpy.abs(J - 1) < TINY).sum(axis=0).all())
+
+
 def places(x):
     """The numbers of the entries of x in reading order, in x's shape."""
     return numpy.arange(x.size).reshape(x.shape)
@@ -77,6 +82,8 @@ def misplaced(case):
             by = shift if 2 * shift <= n else shift - n
             yield (f"shifted by {by} along {case.argument.axes[axis]}",
                    J[:, numpy.roll(places(x), shift, axis).reshape(-1)])
+    if case.alike and all(permutes(m) for m in (J, case.A)) and not any(case.explains(c) for _, c in transpose(case)):
+        yield "the forward's rearrangement is not undone", case.A
     for k, name, other in case.others():
         if other.ndim > 1 and case.y is not None:
             for axes in (-1, (-2, -1)):
@@ -85,21 +92,59 @@ def misplaced(case):
 
 
 def unsummed_broadcast(case):
+    """Only one of the copies that an input was repeated into counts: one slice of the result, or one block of it."""
     if case.y is None:
         return
-    J, rows, shape = case.J, places(case.y), case.y.shape
+    rows, shape = places(case.y), case.y.shape
     wide = [axis for axis, n in enumerate(shape) if n > 1][:4]
     for count in range(1, len(wide) + 1):
         for axes in itertools.combinations(wide, count):
-            for end, name in ((0, "first"), (-1, "last")):
-                kept = rows[tuple([slice(end, end + 1 or None) if a in axes else slice(None) for a in range(len(shape))])]
-                here = numpy.zeros(len(J), bool)
-                here[kept.reshape(-1)] = True
-                inside, outside = (numpy.abs(J[rows_]).max(axis=0, initial=0) > TINY * case.size
-                                   for rows_ in (here, ~here))
-                if (inside & outside)[case.bad].all():
-                    yield (f"only the {name} slice of the result's {' and '.join(f'axis {a}' for a in axes)} counts",
-                           numpy.where(here[:, None], J, 0.0))
+            for name in ("first", "last"):
+                for sizes in ((1,) * count, blocks(case, axes)):
+                    cut = {a: slice(0, n) if name == "first" else slice(shape[a] - n, None) for a, n in zip(axes, sizes)}
+                    kept = rows[tuple([cut.get(a, slice(None)) for a in range(len(shape))])].reshape(-1)
+                    here = numpy.isin(numpy.arange(len(case.J)), kept)
+                    if cut and repeats(case, here, axes, sizes):
+                        yield (f"only the {name} of the copies along the result's {' and '.join(f'axis {a}' for a in axes)}"
+                               " counts", numpy.where(here[:, None], case.J, 0.0))
+
+
+def blocks(case, axes):
+    """The input's sizes at the result's `axes`, where the result is so many times as long; () if it is not."""
+    if case.x.ndim != case.y.ndim:
+        return ()
+    sizes = tuple(case.x.shape[a] for a in axes)
+    return sizes if all(1 < n < case.y.shape[a] and case.y.shape[a] % n == 0 for a, n in zip(axes, sizes)) else ()
+
+
+def repeats(case, here, axes, sizes):
+    """Whether the results in `here` and the others are made of the same entries, each slice in the same way.
+
+    They are if no other argument reaches across slices: what a state gives to later time steps is no repetition.
+    """
+    inside, outside = (numpy.abs(case.J[rows]).max(axis=0, initial=0) > TINY * case.size for rows in (here, ~here))
+    if not (inside & outside)[case.bad].all():
+        return False
+    if max(sizes) > 1 or constant_along(case.J.reshape(*case.y.shape, -1), axes):
+        return True
+    for k, _, other in case.others():
+        J = case.point.true(k)
+        for axis in axes:
+            same = [p for p in range(other.ndim) if other.shape[p] == case.y.shape[axis]]
+            if same and not any(apart(J, case.y.shape, axis, other.shape, p) for p in same):
+                return False
+    return True
+
+
+def constant_along(a, axes):
+    """Whether the array is the same all along `axes`."""
+    return all(numpy.ptp(a, axis=axis).max(initial=0) <= TINY * numpy.abs(a).max(initial=0) for axis in axes)
+
+
+def apart(J, y_shape, q, x_shape, p):
+    """Whether results at one place of their axis q depend only on entries at that place of their axis p."""
+    row, column = numpy.indices(y_shape)[q].reshape(-1), numpy.indices(x_shape)[p].reshape(-1)
+    return numpy.abs(J[row[:, None] != column]).max(initial=0) <= TINY * numpy.abs(J).max(initial=0)
 
 
 def lost_path(case):
@@ -110,16 +155,20 @@ def lost_path(case):
 
 
 def lost_use(case):
-    """The tensor is read by several operations (or passed as several inputs), and one of them does not count."""
-    count = case.point.uses(case.i)
-    if not 2 <= count <= 12:
-        return
-    parts = [case.point.by_use(case.i, k) for k in range(count)]
-    if not numpy.allclose(sum(parts), case.J, rtol=1e-7, atol=1e-7 * case.size):
+    """The tensor is read by several operations, or passed as several inputs, and one of these does not count."""
+    slots, point = case.argument.slots, case.point
+    if len(slots) > 1:
+        parts = {f"the input {case.subject.names[slot]}": point.by_slot(case.i, slot) for slot in slots}
+    else:
+        count = point.uses(case.i)
+        if not 2 <= count <= 12:
+            return
+        parts = {f"use {k + 1} of {count}": point.by_use(case.i, k) for k in range(count)}
+    if not numpy.allclose(sum(parts.values()), case.J, rtol=1e-7, atol=1e-7 * case.size):
         return  # an operation that reads it in several steps
-    for k, part in enumerate(parts):
-        yield f"the path through use {k + 1} of {count} is missing", case.J - part
-        yield f"only the path through use {k + 1} of {count} is there", part
+    for name, part in parts.items():
+        yield f"the path through {name} is missing", case.J - part
+        yield f"only the path through {name} is there", part
 
 
 def lost_product(case):
@@ -263,6 +312,8 @@ def quantities(case):
     found = [("x", case.x, False)]
     if case.y is not None:
         found.append(("y", case.y, True))
+        if case.alike:
+            found.append(("y", case.y, False))
         for _, name, other in case.others():
             if other.shape == case.x.shape:
                 found.append((name, other, False))

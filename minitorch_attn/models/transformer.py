@@ -19,7 +19,7 @@ from ..grad_mode import no_grad
 from ..nn import functional as F
 from ..ops import arange, cat, full, zeros
 
-__all__ = ["DecoderCache", "Transformer", "TransformerConfig"]
+__all__ = ["Transformer", "TransformerConfig"]
 
 
 @dataclass
@@ -49,29 +49,6 @@ class TransformerConfig:
     pad_id: int = 0
     start_id: int = 1
     end_id: int = 2
-
-
-class DecoderCache:
-    """Keys and values (B, H, S, D) that each layer of the decoder keeps: of the tokens so far, and of the source."""
-
-    def __init__(self):
-        self.own, self.cross = {}, {}  # layer -> (keys, values)
-
-    def __len__(self):
-        """How many tokens the decoder has read."""
-        return self.own[0][0].shape[2] if self.own else 0
-
-    def extend(self, layer, k, v):
-        """Append the new `k` and `v` (B, H, T, D) of one layer and return all of them, (B, H, S, D)."""
-        if layer in self.own:
-            k, v = cat([self.own[layer][0], k], dim=2), cat([self.own[layer][1], v], dim=2)
-        self.own[layer] = k, v
-        return k, v
-
-    def pick(self, rows):
-        """Go on with these rows of the batch: a beam search drops some and continues others several times."""
-        self.own = {layer: (k[rows], v[rows]) for layer, (k, v) in self.own.items()}
-        self.cross = {layer: (k[rows], v[rows]) for layer, (k, v) in self.cross.items()}
 
 
 class Attention(nn.Module):
@@ -122,20 +99,26 @@ class EncoderBlock(nn.Module):
 class DecoderBlock(nn.Module):
     """Each token sees those before it, then the whole source, and then thinks for itself."""
 
-    def __init__(self, config, layer):
+    def __init__(self, config):
         super().__init__()
-        self.layer = layer
         self.ln_1, self.attn = nn.LayerNorm(config.n_embd), Attention(config)
         self.ln_2, self.cross = nn.LayerNorm(config.n_embd), Attention(config)
         self.ln_3, self.mlp = nn.LayerNorm(config.n_embd), mlp(config)
 
-    def forward(self, x, memory, causal, mask, cache, need_weights=False):
+    def forward(self, x, memory, causal, mask, cache=None, need_weights=False):
+        own, source = cache or (None, None)
         h = self.ln_1(x)
-        k, v = cache.extend(self.layer, *self.attn.keys_and_values(h))
+        k, v = self.attn.keys_and_values(h)
+        if cache:
+            k, v = own.append(k, v)                                           # (B, H, T, D) -> (B, H, past + T, D)
         x = x + self.attn(h, k, v, causal)[0]
-        if self.layer not in cache.cross:  # the source stays the same from token to token
-            cache.cross[self.layer] = self.cross.keys_and_values(memory)
-        y, weights = self.cross(self.ln_2(x), *cache.cross[self.layer], mask, need_weights)
+        if cache and len(source):  # the same for every token
+            k, v = source.read()
+        else:
+            k, v = self.cross.keys_and_values(memory)
+            if cache:
+                source.append(k, v)
+        y, weights = self.cross(self.ln_2(x), k, v, mask, need_weights)
         x = x + y
         return x + self.mlp(self.ln_3(x)), weights
 
@@ -163,7 +146,7 @@ class Transformer(nn.Module):
         self.target_emb, self.target_pos = nn.Embedding(config.target_vocab, C), nn.Embedding(config.block_size, C)
         self.drop = nn.Dropout(config.dropout)
         self.encoder = nn.ModuleList([EncoderBlock(config) for _ in range(config.n_layer)])
-        self.decoder = nn.ModuleList([DecoderBlock(config, layer) for layer in range(config.n_layer)])
+        self.decoder = nn.ModuleList([DecoderBlock(config) for _ in range(config.n_layer)])
         self.ln_source, self.ln_target = nn.LayerNorm(C), nn.LayerNorm(C)
         self.head = nn.Linear(C, config.target_vocab)
         self.apply(self.init_weights)
@@ -187,18 +170,22 @@ class Transformer(nn.Module):
             x = block(x, mask)
         return self.ln_source(x), mask
 
+    def new_cache(self):
+        """For each layer two empty caches: for the decoder's own tokens, and for what it looks at in the source."""
+        size = self.config.block_size
+        return [(nn.KVCache(size), nn.KVCache(size)) for _ in self.decoder]
+
     def decode(self, ids, memory, mask, cache=None, need_weights=False):
         """Logits (B, T, V) after each of `ids` (B, T), which follow the tokens in `cache`, and the attention weights.
 
         The weights are those of the cross-attention, one (B, H, T, S) for each layer; None without `need_weights`.
         """
-        cache = DecoderCache() if cache is None else cache
-        past, T = len(cache), ids.shape[-1]
+        past, T = len(cache[0][0]) if cache else 0, ids.shape[-1]
         check(ids, self.config.target_vocab, past, self.config.block_size, "target")
         x = self.target_emb(ids) + self.target_pos(arange(past, past + T))    # (B, T) -> (B, T, C)
         x, weights, causal = self.drop(x), [], F.causal_mask(T, past + T)
-        for block in self.decoder:
-            x, w = block(x, memory, causal, mask, cache, need_weights)
+        for layer, block in enumerate(self.decoder):
+            x, w = block(x, memory, causal, mask, cache and cache[layer], need_weights)
             weights.append(w)
         return self.head(self.ln_target(x)), weights                          # (B, T, C) -> (B, T, V)
 
@@ -269,18 +256,20 @@ class Transformer(nn.Module):
         """
         config, V, B, W = self.config, self.config.target_vocab, len(source), width
         memory, mask = (x.repeat_interleave(W, 0) for x in self.encode(source))       # (B, ...) -> (B*W, ...)
-        ids, cache, first = full((B * W, 1), config.start_id), DecoderCache(), arange(B)[:, None] * W
+        ids, first = full((B * W, 1), config.start_id), arange(B)[:, None] * W
+        cache = self.new_cache() if use_cache else None
         done, length = zeros(B * W).bool(), zeros(B * W)
         scores = zeros(B, W).masked_fill(arange(W) > 0, -math.inf)  # at first the beams are all the same
         is_pad, is_start = arange(V) == config.pad_id, arange(V) == config.start_id
         for _ in range(max_new_tokens):
-            logits, _ = self.decode(ids[:, -1:], memory, mask, cache) if use_cache else self.decode(ids, memory, mask)
+            logits, _ = self.decode(ids[:, -1:] if use_cache else ids, memory, mask, cache)
             logp = F.log_softmax(logits[:, -1].masked_fill(is_pad | is_start, -math.inf), -1)  # -> (B*W, V)
             logp = logp.masked_fill(done[:, None], -math.inf).masked_fill(done[:, None] & is_pad, 0.0)
             total = (scores[:, :, None] + logp.view(B, W, V)).flatten(1)      # -> (B, W*V)
             scores, best = total.topk(W, dim=1)                               # -> (B, W)
             rows, token = (first + best // V).flatten(), (best % V).view(-1, 1)
-            cache.pick(rows)
+            for own, _ in cache or ():  # what is kept of the source is the same for all beams of a row
+                own.reorder(rows)
             ids, length, done = cat([ids[rows], token], dim=1), length[rows] + (~done[rows]).float(), done[rows]
             done = done | (token[:, 0] == config.end_id)
             if bool(done.all()):

@@ -8,7 +8,7 @@ from .linear import Linear
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["MultiheadAttention"]
+__all__ = ["AdditiveAttention", "MultiheadAttention"]
 
 
 class MultiheadAttention(Module):
@@ -222,3 +222,53 @@ class MultiheadAttention(Module):
             return ~masks[0] if len(masks) == 1 else ~(masks[0] | masks[1])
         added = [zeros(m.shape, dtype=q.dtype).masked_fill(m, -math.inf) if m.dtype.kind == "b" else m for m in masks]
         return added[0] if len(added) == 1 else added[0] + added[1]
+
+
+class AdditiveAttention(Module):
+    r"""Attention whose scores are those of a small network, for queries and keys of different widths.
+
+    .. math:: Y = \mathrm{softmax}(a)\, V, \qquad a_{ts} = v \cdot \tanh(W_q q_t + W_k k_s)
+
+    **Boolean masks say what may be SEEN (True may be seen)**, as in `functional`.
+
+    Parameters
+    ----------
+    query_dim, key_dim : int
+    hidden : int
+        The width A of W_q q and W_k k.
+    device, dtype : "cpu" and the parameters' dtype; optional
+
+    References
+    ----------
+    Bahdanau, Cho and Bengio 2015, "Neural Machine Translation by Jointly Learning to Align and Translate",
+    appendix A.1.2.
+    """
+
+    def __init__(self, query_dim, key_dim, hidden, device=None, dtype=None):
+        super().__init__()
+        self.w_query = Linear(query_dim, hidden, bias=False, device=device, dtype=dtype)
+        self.w_key = Linear(key_dim, hidden, bias=False, device=device, dtype=dtype)
+        self.v = Parameter(empty(hidden, device=device, dtype=dtype))
+        init.uniform_(self.v, -1 / math.sqrt(hidden), 1 / math.sqrt(hidden))
+
+    def forward(self, query, key, value, attn_mask=None, projected_key=None):
+        """Let each query read from the values.
+
+        Parameters
+        ----------
+        query : Tensor (..., T, query_dim)
+        key : Tensor (..., S, key_dim)
+        value : Tensor (..., S, E)
+        attn_mask : Tensor broadcastable to (..., T, S), optional
+            Boolean: True may be SEEN. Floating point: added to the scores.
+        projected_key : Tensor (..., S, A), optional
+            ``w_key(key)``, where a decoder has computed it once for all its steps; `key` is not used then.
+
+        Returns
+        -------
+        y : Tensor (..., T, E)
+        weights : Tensor (..., T, S); each row sums to 1, or is zero.
+        """
+        k = self.w_key(key) if projected_key is None else projected_key
+        weights = F.masked_softmax(F.additive_scores(self.w_query(query), k, self.v), attn_mask)
+        return weights @ value, weights

@@ -37,7 +37,7 @@ class KVCache:
     """
 
     def __init__(self, capacity=None, window=None):
-        if (capacity is None) == (window is None) or (capacity or window) < 1:
+        if (capacity is None) == (window is None) or (window if capacity is None else capacity) < 1:
             raise ValueError(f"a cache has either a capacity or a window, of at least 1, got {capacity} and {window}")
         self.capacity, self.window = capacity, window
         self.keys = self.values = None  # arrays (..., room, D) and (..., room, E)

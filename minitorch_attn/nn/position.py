@@ -205,7 +205,10 @@ class ALiBi(Module):
         self.num_heads = num_heads
 
     def forward(self, T, S=None, mask=None, is_causal=True):
-        """The attn_mask (H, T, S), or (B, H, T, S) with a mask (B, 1, T, S) of bool, for T queries after S - T keys."""
+        """The attn_mask for T queries that are the last of S tokens: (H, T, S), or (B, H, T, S) with a `mask` of bool.
+
+        `mask` is (B, 1, 1, S) or (B, 1, T, S), True may be seen.
+        """
         if is_causal:
             mask = F.causal_mask(T, S) if mask is None else mask & F.causal_mask(T, S)
         bias = F.alibi_bias(self.num_heads, T, S)

@@ -8,3 +8,5 @@ from .linalg import *
 from .reduce import *
 from .shape import *
 from .sort import *
+
+__all__ = [name for name, value in list(vars().items()) if callable(value)]  # the operations, not the files

@@ -280,6 +280,8 @@ def power(a, exponent):
             return a * a * a
         if exponent == 0.5:
             return xp.sqrt(a)
+        if exponent in (-1, -2, -0.5):
+            return 1 / power(a, -exponent)
     elif a.dtype.kind == "b":
         return a | ~exponent
     elif a.dtype.kind == "i":

@@ -518,19 +518,15 @@ def cumprod(x, dim, *, dtype=None):
 
     def backward(g):
         # gx_k = (product before k) s_k with s_k = g_k + x_{k+1} g_{k+1} + x_{k+1} x_{k+2} g_{k+2} + ...: no division,
-        # so exact where elements are zero. s by doubling: once s_k holds `step` terms and p_k the product of `step`
-        # factors, s_k + p_k s_{k+step} holds twice as many.
-        n, lead = row.shape[axis], (slice(None),) * axis
-        s = g.reshape(row.shape).copy()
-        p = xp.concatenate([row[(*lead, slice(1, None))], xp.zeros_like(row[(*lead, slice(0, 1))])], axis=axis)
-        step = 1
+        # so exact where elements are zero. s by doubling: if s_k holds `step` terms and p_k = x_{k+1} ... x_{k+step},
+        # s_k + p_k s_{k+step} holds twice as many.
+        s, p = xp.moveaxis(xp.atleast_1d(g), axis, 0).copy(), xp.moveaxis(row, axis, 0)[1:]
+        n, step = len(s), 1
         while step < n:
-            early, late = (*lead, slice(0, n - step)), (*lead, slice(step, None))
-            s[early] += p[early] * s[late]
-            p[early] *= p[late]
-            p[(*lead, slice(n - step, None))] = 0.0
+            s[:n - step] += p[:n - step] * s[step:]
+            p = p[:-step] * p[step:]
             step *= 2
-        return ((products_before(row, axis) * s).reshape(shape),)
+        return ((products_before(row, axis) * xp.moveaxis(s, 0, axis)).reshape(shape),)
 
     return Tensor.from_op("cumprod", y, (x,), backward)
 

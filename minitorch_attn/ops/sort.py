@@ -1,9 +1,12 @@
 """Sorting along a dim. The gradient of a sorted value goes to the place that it came from."""
+import numpy
+
 from ..autograd import Tensor
-from ..backend import xp
+from ..backend import to_device, xp
 from .index import add_at_positions, at_positions, flat_positions
 from .reduce import ValuesIndices, axis_of
 from .shape import squeeze
+from .ties import LONGEST, sort_order, top_order
 
 __all__ = ["argsort", "kthvalue", "msort", "sort", "topk"]
 
@@ -29,8 +32,26 @@ def picked(op, x, axis, ids):
     return ValuesIndices(values, Tensor.wrap(ids.reshape(kept)))
 
 
+def settle_ties(a, axis, ids, row_order):
+    """Write ``row_order(row)`` over the `ids` along `axis` of each row of `a` that ties leave more than one order for.
+
+    `ids` are the first places of the sorted order, all of them or only some.
+    """
+    n, k = a.shape[axis], ids.shape[axis]
+    if not 0 < k <= n <= LONGEST:
+        return
+    rows, ids = a.swapaxes(axis, -1).reshape(-1, n), ids.swapaxes(axis, -1)  # ids: a view, to be written through
+    found = xp.take_along_axis(rows, ids.reshape(-1, k), -1)
+    last = found[:, -1:]
+    among = (found[:, 1:] == found[:, :-1]).any(axis=-1)
+    beyond = (rows == last).sum(axis=-1) > (found == last).sum(axis=-1)
+    tied = xp.nonzero(among | beyond | (rows != rows).any(axis=-1))[0].tolist()
+    for row in tied:
+        ids[numpy.unravel_index(row, ids.shape[:-1])] = to_device(row_order(rows[row]))
+
+
 def sort(x, dim=-1, descending=False, stable=False):
-    """Sort along `dim`; equal entries keep their order (whatever `stable` says), NaN counts as the largest.
+    """Sort along `dim`; NaN counts as the largest.
 
     Parameters
     ----------
@@ -38,7 +59,8 @@ def sort(x, dim=-1, descending=False, stable=False):
     dim : int
     descending : bool
     stable : bool
-        Accepted for PyTorch's sake.
+        Equal entries keep their order. Otherwise they come as PyTorch's CPU build leaves them (see `ops.ties`), which
+        in rows of up to 16 and of more than 8192 entries is the same.
 
     Returns
     -------
@@ -51,13 +73,16 @@ def sort(x, dim=-1, descending=False, stable=False):
         If `x` has no dim `dim`.
     """
     axis = axis_of(dim, x.ndim)
-    return picked("sort", x, axis, order_of(x.array.reshape(x.shape or (1,)), axis, descending))
+    a = x.array.reshape(x.shape or (1,))
+    ids = order_of(a, axis, descending)
+    if not stable and a.shape[axis] > 16:
+        settle_ties(a, axis, ids, lambda row: sort_order(row, descending))
+    return picked("sort", x, axis, ids)
 
 
 def argsort(x, dim=-1, descending=False, stable=False):
     """The indices of `sort`."""
-    axis = axis_of(dim, x.ndim)
-    return Tensor.wrap(order_of(x.array.reshape(x.shape or (1,)), axis, descending).reshape(x.shape))
+    return sort(x, dim, descending, stable).indices
 
 
 def msort(x):
@@ -66,7 +91,7 @@ def msort(x):
 
 
 def topk(x, k, dim=-1, largest=True, sorted=True):
-    """The `k` largest entries along `dim`, largest first; of equal ones those that stand first.
+    """The `k` largest entries along `dim`, largest first; of equal ones those that PyTorch takes (see `ops.ties`).
 
     Parameters
     ----------
@@ -99,8 +124,11 @@ def topk(x, k, dim=-1, largest=True, sorted=True):
     if 0 < k < n // 8 and bool((a == a).all()):  # few of many, no NaN: found first, sorted then
         candidates = candidates_of(a.swapaxes(axis, -1), k, largest).swapaxes(axis, -1)
         within = order_of(xp.take_along_axis(a, candidates, axis), axis, largest)[first]
-        return picked("topk", x, axis, xp.take_along_axis(candidates, within, axis))
-    return picked("topk", x, axis, order_of(a, axis, largest)[first])
+        ids = xp.take_along_axis(candidates, within, axis)
+    else:
+        ids = order_of(a, axis, largest)[first]
+    settle_ties(a, axis, ids, lambda row: top_order(row, k, largest))
+    return picked("topk", x, axis, ids)
 
 
 def candidates_of(a, k, largest):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import minitorch_attn as mt
-from minitorch_attn.models.transformer import DecoderCache, Transformer, TransformerConfig
+from minitorch_attn.models.transformer import Transformer, TransformerConfig
 from minitorch_attn.nn import functional as F
 from minitorch_attn.optim import AdamW
 from tests.harness import draw
@@ -132,15 +132,16 @@ def test_reading_in_pieces_through_the_cache_equals_reading_at_once(pieces):
     model, source, ids = small(), some_ids(2, 7, SV), some_ids(2, 9, V)
     source[1, 5:] = PAD
     memory, mask = model.encode(source)
-    cache, start, parts = DecoderCache(), 0, []
-    for n in pieces:
-        parts.append(model.decode(ids[:, start:start + n], memory, mask, cache)[0])
-        start += n
-        assert len(cache) == start
-        memory = None  # the cache has all that is needed of it
-    np.testing.assert_allclose(mt.cat(parts, dim=1).detach().numpy(), model(source, ids)[0].detach().numpy(),
+    cache, start, parts = model.new_cache(), 0, []
+    with mt.no_grad():
+        for n in pieces:
+            parts.append(model.decode(ids[:, start:start + n], memory, mask, cache)[0])
+            start += n
+            assert len(cache[0][0]) == start
+            memory = None  # the cache has all that is needed of it
+    np.testing.assert_allclose(mt.cat(parts, dim=1).numpy(), model(source, ids)[0].detach().numpy(),
                                rtol=1e-9, atol=1e-10)
-    assert cache.own[1][0].shape == (2, H, 9, C // H) and cache.cross[1][1].shape == (2, H, 7, C // H)
+    assert [x.read()[1].shape for x in cache[1]] == [(2, H, 9, C // H), (2, H, 7, C // H)]
 
 
 def padded_sources():
@@ -204,7 +205,7 @@ def test_time_per_token_stays_flat_with_the_cache():
     model = Transformer(TransformerConfig(SV, V, block_size=1001, n_layer=2, n_head=2, n_embd=32))
     with mt.no_grad():
         memory, mask = model.encode(some_ids(1, 7, SV))
-        cache, times = DecoderCache(), []
+        cache, times = model.new_cache(), []
         for _ in range(1000):
             began = time.perf_counter()
             model.decode(mt.tensor([[3]]), memory, mask, cache)

@@ -248,3 +248,24 @@ def test_a_mask_of_whole_numbers_is_refused():
     x = mt.zeros(T, B, C)
     with pytest.raises(RuntimeError, match=r"\.bool\(\)"):
         nn.MultiheadAttention(C, H)(x, x, x, attn_mask=mt.ones(T, T, dtype=mt.int64))
+
+
+# Additive attention
+
+def test_additive_attention():
+    """Queries and keys of different widths, and a decoder's keys projected once."""
+    mt.manual_seed(0)
+    layer = nn.AdditiveAttention(3, 5, 7).double()
+    q, k, v = draw(2, 1, 3), draw(2, 11, 5, seed=1), draw(2, 11, 2, seed=2)
+    mask = mt.tensor([[[True] * 11], [[True] * 4 + [False] * 7]])
+    y, weights = layer(*map(mt.tensor, (q, k, v)), mask)
+    wanted = nn.functional.additive_attention(*map(mt.tensor, (q, k, v)), layer.w_query.weight, layer.w_key.weight,
+                                              layer.v, mask)
+    for mine, other in zip((y, weights), wanted):
+        assert np.array_equal(mine.detach().numpy(), other.detach().numpy())
+    assert not weights.detach().numpy()[1, :, 4:].any()
+    again, _ = layer(mt.tensor(q), None, mt.tensor(v), mask, projected_key=layer.w_key(mt.tensor(k)))
+    assert np.array_equal(again.detach().numpy(), y.detach().numpy())
+    y.backward(mt.ones(2, 1, 2, dtype=mt.float64))
+    assert all(p.grad is not None and p.grad.numpy().any() for p in layer.parameters())
+    assert abs(layer.v.detach().numpy()).max() <= 7 ** -0.5

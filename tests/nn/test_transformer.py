@@ -216,7 +216,8 @@ def test_activations():
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
-@pytest.mark.parametrize("options", [{}, {"norm_first": True, "batch_first": True}, {"bias": False, "layer_norm_eps": 0.1}])
+@pytest.mark.parametrize("options", [{}, {"norm_first": True, "batch_first": True},
+                                     {"bias": False, "layer_norm_eps": 0.1}])
 def test_layer_of_torch_is_taken_over(activation, options):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     function = getattr(torch.nn.functional, activation)

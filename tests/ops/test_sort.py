@@ -39,15 +39,22 @@ def test_sort_keeps_the_order_of_equal_entries(kind, dim, descending):
     np.testing.assert_array_equal(strided.sort(dim, descending).indices.numpy(), wanted)
 
 
+def assert_picks(found, a, wanted, dim):
+    """The values are those at the `wanted` places, and the indices name places that hold them, none twice."""
+    ids = found.indices.numpy()
+    np.testing.assert_array_equal(found.values.numpy(), np.take_along_axis(a, wanted.astype(int), dim), strict=True)
+    np.testing.assert_array_equal(np.take_along_axis(a, ids, dim), found.values.numpy())
+    ordered = np.sort(ids, axis=dim)
+    assert (np.diff(ordered, axis=dim) > 0).all()
+
+
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("k, dim", [(0, 1), (1, 0), (3, 1), (7, -2), (5, -1)])
 @pytest.mark.parametrize("kind", ["f8", "i8"])
 def test_topk(kind, k, dim, largest):
     a = TIED.astype(kind)
     wanted = along(dim, a, lambda row: plain_order(row, largest)[:k])
-    found = mt.topk(mt.tensor(a), k, dim=dim, largest=largest)
-    np.testing.assert_array_equal(found.indices.numpy(), wanted)
-    np.testing.assert_array_equal(found.values.numpy(), np.take_along_axis(a, wanted.astype(int), dim), strict=True)
+    assert_picks(mt.topk(mt.tensor(a), k, dim=dim, largest=largest), a, wanted, dim)
 
 
 @pytest.mark.parametrize("largest", [True, False])
@@ -58,9 +65,7 @@ def test_topk_of_many(kind, k, largest):
     rng = np.random.default_rng(k)
     a = rng.integers(0, 2 if kind == "?" else 20, (2, 101, 3)).astype(kind)
     wanted = along(1, a, lambda row: plain_order([float(v) for v in row], largest)[:k])
-    found = mt.tensor(a).topk(k, 1, largest)
-    np.testing.assert_array_equal(found.indices.numpy(), wanted)
-    np.testing.assert_array_equal(found.values.numpy(), np.take_along_axis(a, wanted, 1))
+    assert_picks(mt.tensor(a).topk(k, 1, largest), a, wanted, 1)
 
 
 def test_topk_of_many_with_nan():

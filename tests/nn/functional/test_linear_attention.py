@@ -67,7 +67,8 @@ def test_no_key_to_be_seen_and_no_time():
     assert not y.detach().numpy()[1].any()
     for x in (q, k, v):
         assert np.isfinite(x.grad.numpy()).all() and not x.grad.numpy()[1].any() and x.grad.numpy()[0].any()
-    assert F.linear_attention(mt.zeros(2, 0, 3), mt.zeros(2, 0, 3), mt.zeros(2, 0, 5), is_causal=True).shape == (2, 0, 5)
+    none = mt.zeros(2, 0, 3)
+    assert F.linear_attention(none, none, none, is_causal=True).shape == (2, 0, 3)
 
 
 def test_large_inputs_stay_finite():

@@ -46,7 +46,7 @@ def test_sinusoidal_2d_tells_row_and_column():
                                   lambda: F.sinusoidal_table_2d(2, 3, 6), lambda: F.rotary_tables_2d(2, 3, 6),
                                   lambda: F.rotary(mt.zeros(2, 5)), lambda: F.alibi_slopes(0)])
 def test_widths_that_cannot_be(call):
-    with pytest.raises(ValueError, match="even|4 must divide|at least 1"):
+    with pytest.raises(ValueError, match=r"even|4 must divide|at least 1"):
         call()
 
 

@@ -49,7 +49,7 @@ def test_balance_loss_moves_the_router():
 
 
 def test_one_step_down_the_balance_loss_evens_the_load():
-    x = leaf(draw(200, 4) + [1.0, 0, 0, 0])
+    x = leaf(draw(200, 4) + np.array([1.0, 0, 0, 0]))
     before = F.balance_loss(F.softmax(x, -1), F.route_top(F.softmax(x, -1), 1)[1])
     before.backward()
     x = x.detach() - 100 * x.grad
