@@ -1,4 +1,10 @@
-"""Attention and Transformers from scratch on NumPy, under PyTorch's names: ``import minitorch_attn as torch``."""
+"""Attention and Transformers from scratch on NumPy, under PyTorch's names: ``import minitorch_attn as torch``.
+
+Differs from PyTorch: the first argument of an operation is called `x`, not `input`; derivatives of derivatives
+(create_graph) are not there; a write through ``.data`` counts as a write, so that a backward which needed the old
+values raises; and when a tensor in a graph is written in place, views of it taken before (or the tensor that it is a
+view of) raise when used instead of following.
+"""
 from . import autograd, nn, optim
 from .autograd import Tensor
 from .backend import device

@@ -10,11 +10,20 @@ import sys
 
 import numpy
 
+from . import differences
+
 HOST_TYPES = (numpy.ndarray, numpy.generic)
 
 # Decorator of functions whose infinities and NaN are the right answer by IEEE 754 (log 0, 1 / 0, 0 / 0):
 # NumPy would warn of each, PyTorch does not.
 quiet = numpy.errstate(divide="ignore", over="ignore", invalid="ignore")
+
+
+def find_opencl():
+    """Show the OpenCL loader the processor's driver that dpnp's wheels put into the environment's lib folder."""
+    driver = os.path.join(sys.prefix, "lib", "libintelocl.so")
+    if os.path.exists(driver):
+        os.environ.setdefault("OCL_ICD_FILENAMES", driver)
 
 
 class ArrayLibrary:
@@ -29,9 +38,14 @@ class ArrayLibrary:
 
     def use(self, name):
         """Forward to the library called `name` from now on, forgetting every name kept from the one before."""
+        if name == "dpnp":
+            find_opencl()
         module = importlib.import_module(name)
         self.__dict__.clear()
         self.__dict__.update(name=name, module=module)
+        if name == "dpnp":
+            replaced = differences.Dpnp(module)
+            self.__dict__.update({n: getattr(replaced, n) for n in vars(differences.Dpnp) if not n.startswith("_")})
 
     def __getattr__(self, attribute):
         value = getattr(self.module, attribute)
@@ -106,10 +120,10 @@ def synchronize():
 
 def shares_memory(a, b):
     """Whether two arrays have an element in common (never a false no; a hard case counts as yes)."""
-    if xp.name != "numpy":
-        return bool(xp.may_share_memory(a, b))
+    if xp.name == "cupy":
+        return bool(xp.shares_memory(a, b))
     try:
-        return numpy.shares_memory(a, b, max_work=10_000)
+        return xp.shares_memory(a, b, max_work=10_000)
     except numpy.exceptions.TooHardError:
         return True
 

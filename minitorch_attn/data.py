@@ -235,6 +235,8 @@ class BatchSampler(Sampler):
 class DataLoader:
     """Batches of a data set: iterating once over the loader is one pass over the data.
 
+    Differs from PyTorch: batches are made in this process whatever `num_workers` says; `pin_memory` does nothing.
+
     Parameters
     ----------
     dataset : Dataset, or anything with ``__getitem__`` and ``__len__``; or IterableDataset

@@ -2,7 +2,7 @@
 import functools
 import os
 
-__all__ = ["attention_maps", "font_for", "loss_curve"]
+__all__ = ["attention", "attention_maps", "font_for", "loss_curve", "mask"]
 
 # fonts that have Chinese characters, on the systems that come with them; every other installed font is tried after
 CHINESE = ("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei",
@@ -139,4 +139,85 @@ def attention_maps(weights, tokens, path, title="What each head attends to"):
     figure.supylabel("query: the token that attends", fontsize=9)
     figure.suptitle(title, fontsize=11)
     figure.colorbar(image, ax=axes, shrink=0.8, label="weight")
+    return save(figure, path)
+
+
+def values_of(x):
+    """A Tensor or array as a NumPy array."""
+    import numpy
+    return numpy.asarray(x.detach() if hasattr(x, "detach") else x)
+
+
+def attention(weights, queries, keys, path, title="Who reads from whom"):
+    """Draw one attention map to the PNG at `path`: a line a query, a column a key, such as a translation's alignment.
+
+    Parameters
+    ----------
+    weights : array or Tensor (T, S)
+        Colours run from 0 (white) to 1.
+    queries, keys : sequences of T and of S str
+        The axis labels.
+    path : str
+    title : str
+
+    Returns
+    -------
+    str
+        `path`.
+
+    Raises
+    ------
+    ValueError
+        If `weights` is not (T, S).
+    """
+    shown = values_of(weights)
+    if shown.shape != (len(queries), len(keys)):
+        raise ValueError(f"{len(queries)} queries and {len(keys)} keys label a map of that size, got {shown.shape}")
+    figure, ((axes,),) = new_figure(max(3, 0.28 * len(keys)) + 1.6, max(2, 0.28 * len(queries)) + 1.2)
+    image = axes.imshow(shown, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    for set_ticks, tokens in ((axes.set_xticks, keys), (axes.set_yticks, queries)):
+        labels, font = tick_labels(tokens)
+        set_ticks(range(len(tokens)), labels, fontfamily=font, fontsize=8)
+    axes.tick_params(length=0)
+    axes.set(xlabel="key", ylabel="query", title=title)
+    figure.colorbar(image, ax=axes, shrink=0.8, label="weight")
+    return save(figure, path)
+
+
+def mask(masks, path, title="What each query may see"):
+    """Draw masks side by side to the PNG at `path`: dark cells may be seen.
+
+    Parameters
+    ----------
+    masks : dict from a name to an array or Tensor (T, S) of bool; leading axes of size 1 are left out
+    path : str
+    title : str
+
+    Returns
+    -------
+    str
+        `path`.
+
+    Raises
+    ------
+    ValueError
+        If there is no mask, or one is not boolean or has more than two axes.
+    """
+    shown = {name: values_of(m) for name, m in masks.items()}
+    shown = {name: m.reshape(m.shape[-2:]) if m.ndim > 2 and m.size == m[(0,) * (m.ndim - 2)].size else m
+             for name, m in shown.items()}
+    wrong = [f"{name} {m.dtype}{m.shape}" for name, m in shown.items() if m.dtype != bool or m.ndim != 2]
+    if wrong or not shown:
+        raise ValueError(f"masks must be boolean (T, S), one at least, got {', '.join(wrong) or 'none'}")
+    figure, (row,) = new_figure(2.3 * len(shown) + 0.4, 2.9, 1, len(shown))
+    for axes, (name, m) in zip(row, shown.items()):
+        axes.imshow(m, cmap="Blues", vmin=0, vmax=1.4)
+        for side, n in ((axes.xaxis, m.shape[1]), (axes.yaxis, m.shape[0])):
+            side.set_ticks([i - 0.5 for i in range(n + 1)] if n <= 40 else [])
+            side.set_tick_params(length=0, labelbottom=False, labelleft=False)
+        axes.grid(color="0.85", linewidth=0.5)
+        axes.set_title(name, fontsize=9)
+    figure.supxlabel("key", fontsize=9)
+    figure.supylabel("query", fontsize=9)
+    figure.suptitle(title, fontsize=11)
     return save(figure, path)

@@ -7,6 +7,7 @@ import pytest
 
 import minitorch_attn as mt
 from minitorch_attn import plot
+from minitorch_attn.nn import functional as F
 
 
 def causal_maps(L, H, T, S):
@@ -89,3 +90,29 @@ def test_mistakes_are_named(tmp_path):
 def test_matplotlib_is_loaded_when_something_is_drawn():
     code = "import sys, minitorch_attn.plot; print('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_attention_shows_queries_down_and_keys_across(monkeypatch):
+    figures, weights = [], np.random.default_rng(0).random((2, 5))
+    monkeypatch.setattr(plot, "save", lambda figure, path: figures.append(figure))
+    plot.attention(mt.tensor(weights, requires_grad=True), list("ab"), list("vwxyz"), "unused")
+    ax = figures[0].axes[0]
+    np.testing.assert_allclose(ax.images[0].get_array(), weights)
+    assert [t.get_text() for t in ax.get_xticklabels()] == list("vwxyz")
+    assert [t.get_text() for t in ax.get_yticklabels()] == list("ab")
+    with pytest.raises(ValueError, match="2 queries and 3 keys"):
+        plot.attention(weights, list("ab"), list("xyz"), "unused")
+
+
+def test_masks_are_drawn_side_by_side(monkeypatch, tmp_path):
+    masks = {"causal": F.causal_mask(5), "padding": F.causal_mask(5) & F.padding_mask([3], 5), "long": F.causal_mask(64)}
+    assert read_png(plot.mask(masks, str(tmp_path / "masks.png"))).shape[1] > 600
+    figures = []
+    monkeypatch.setattr(plot, "save", lambda figure, path: figures.append(figure))
+    plot.mask(masks, "unused")
+    assert [ax.get_title() for ax in figures[0].axes] == list(masks)
+    for ax, wanted in zip(figures[0].axes, masks.values()):
+        assert np.array_equal(ax.images[0].get_array(), wanted.numpy().reshape(wanted.shape[-2:]))
+    for wrong in ({}, {"numbers": np.ones((2, 2))}, {"two": np.ones((2, 1, 3, 3), bool)}):
+        with pytest.raises(ValueError, match="must be boolean"):
+            plot.mask(wrong, "unused")

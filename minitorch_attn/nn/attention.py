@@ -23,6 +23,10 @@ class MultiheadAttention(Module):
     **The masks have the opposite sign of scaled_dot_product_attention: here True means HIDDEN**, in
     `key_padding_mask` and in `attn_mask`, as in PyTorch. Floating-point masks are added to the scores in both.
 
+    Differs from PyTorch: a query that may see no key gets a zero row of attention (so the out-projection's bias),
+    where PyTorch gives NaN if the weights are asked for; returned weights are those before dropout; `is_causal` is a
+    hint that is checked, the mask is used either way.
+
     Parameters
     ----------
     embed_dim : int

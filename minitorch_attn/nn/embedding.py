@@ -11,6 +11,9 @@ __all__ = ["Embedding"]
 class Embedding(Module):
     """A learned vector for each of `num_embeddings` ids: ``y[..., :] = weight[x[...], :]``.
 
+    Differs from PyTorch: `max_norm`, `scale_grad_by_freq` and `sparse` are refused, and a `padding_idx` outside the
+    table raises ValueError.
+
     Parameters
     ----------
     num_embeddings : int

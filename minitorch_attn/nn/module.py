@@ -27,6 +27,9 @@ class Module:
     `forward`; calling the module calls `forward`. What was assigned is found again, by the same names, in
     `parameters`, `state_dict` and all the methods below.
 
+    Differs from PyTorch: there are no hooks, and loading a state that does not fit changes nothing at all before it
+    raises.
+
     Attributes
     ----------
     training : bool

@@ -315,6 +315,8 @@ class RNN(_Network):
 class GRU(_Network):
     """A network of gated recurrent units over time; formula in `functional.gru`.
 
+    Differs from PyTorch: packed sequences and `proj_size` are refused; this holds for RNN and LSTM too.
+
     Parameters
     ----------
     input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype

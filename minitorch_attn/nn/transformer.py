@@ -197,6 +197,9 @@ def _copies(layer, number):
 class TransformerEncoder(Module):
     """Encoder layers one after the other, then a norm.
 
+    Differs from PyTorch: padding is never cut out (no nested tensors), so in evaluation rows that are padding hold
+    numbers where PyTorch's fast path has zeros.
+
     Parameters
     ----------
     encoder_layer : Module

@@ -330,7 +330,10 @@ def minimum(x, y):
 
 @quiet
 def logaddexp(x, y):
-    """log(e^x + e^y), without overflow: m + log(1 + e^-|x - y|) with m the larger one."""
+    """log(e^x + e^y), without overflow: m + log(1 + e^-|x - y|) with m the larger one.
+
+    Differs from PyTorch: where both are -inf the gradient is 0, not NaN.
+    """
     x, y, xa, ya = as_tensor_pair(x, y)
     if xa.dtype.kind != "f":
         xa, ya = float_array(x), float_array(y)
@@ -380,7 +383,10 @@ def neg(x):
 
 
 def abs(x):
-    """|x|; the gradient at 0 is 0."""
+    """|x|; the gradient at 0 is 0.
+
+    Differs from PyTorch: at NaN the gradient is NaN, not 0.
+    """
     xa = array_of(x)
 
     def backward(g):

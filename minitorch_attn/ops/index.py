@@ -188,6 +188,9 @@ def setitem(x, index, value):
 
     In a graph the write is recorded: `value` receives the gradient of the entries, what they held before none.
 
+    Differs from PyTorch: where an index occurs twice, only the value that stays receives a gradient; PyTorch gives one
+    to all of them.
+
     Raises
     ------
     IndexError, ValueError

@@ -408,6 +408,8 @@ def logsumexp(x, dim, keepdim=False):
 
     Over elements that are all -inf (or none) the value is -inf and the gradient zero.
 
+    Differs from PyTorch: over entries that are all -inf the gradient is 0, not NaN.
+
     Parameters
     ----------
     x : Tensor
@@ -535,7 +537,10 @@ def cumprod(x, dim, *, dtype=None):
 
 @numpy_words
 def all(x, dim=None, keepdim=False):
-    """Whether all elements along `dim` (int, several, or None for all) are true; true over none."""
+    """Whether all elements along `dim` (int, several, or None for all) are true; true over none.
+
+    Differs from PyTorch: of uint8 it is bool too; the same holds for `any`.
+    """
     xa = array_of(x)
     return Tensor.from_op("all", xp.all(xa, axis=axes_of(dim, xa.ndim), keepdims=keepdim), (x,))
 

@@ -53,6 +53,9 @@ def settle_ties(a, axis, ids, row_order):
 def sort(x, dim=-1, descending=False, stable=False):
     """Sort along `dim`; NaN counts as the largest.
 
+    Differs from PyTorch: none on the CPU in rows of up to 8192 entries; in longer ones equal entries keep their order,
+    stable or not.
+
     Parameters
     ----------
     x : Tensor

@@ -53,6 +53,9 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     If the norm is infinite or NaN the gradients are left unchanged, and the returned norm says so. (PyTorch then
     multiplies by 0 or NaN, which turns infinite entries, or all of them, into NaN.)
 
+    Differs from PyTorch: a norm that is infinite or NaN leaves the gradients as they are, instead of filling them with
+    NaN.
+
     Parameters
     ----------
     parameters : iterable of Tensors, or one
@@ -110,6 +113,8 @@ def parameters_to_vector(parameters):
 
 def vector_to_parameters(vec, parameters):
     """Copy the entries of the vector `vec` into `parameters`, in order: the inverse of `parameters_to_vector`.
+
+    Differs from PyTorch: the values are copied; the parameters do not become views of the vector.
 
     Raises
     ------

@@ -379,6 +379,9 @@ class OneCycleLR(LRScheduler):
 class SequentialLR(LRScheduler):
     """One schedule after another: the next takes over, from its own beginning, when k reaches the next milestone.
 
+    Differs from PyTorch: a SequentialLR inside another one keeps its milestones, and no warning is given when a
+    schedule is stepped before its optimiser.
+
     Parameters
     ----------
     optimizer : Optimizer

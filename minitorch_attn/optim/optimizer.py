@@ -19,6 +19,9 @@ class Optimizer:
     numbers and cuts larger ones, so that thirty small tensors cost one pass and not thirty. A subclass may also
     override `step` and loop over ``self.param_groups`` itself.
 
+    Differs from PyTorch: a parameter given twice raises ValueError, hyperparameters are plain numbers (no tensors),
+    and `step` in the state is a Python int.
+
     Parameters
     ----------
     params : iterable of Tensors, of (name, Tensor) pairs, or of dicts

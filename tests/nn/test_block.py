@@ -55,8 +55,8 @@ def test_like_torch(norm_first, activation, cross):
         assert_like_torch(lambda x: block(x, is_causal=True), lambda x: theirs(x, src_mask=causal), *arrays)
 
 
-@pytest.mark.parametrize("options", [
-    {"norm": "rms", "norm_first": False}, {"norm": "rms", "num_kv_heads": 1, "qk_norm": True}, {"cross": True}], ids=str)
+@pytest.mark.parametrize("options", [{"norm": "rms", "norm_first": False}, {"cross": True},
+                                     {"norm": "rms", "num_kv_heads": 1, "qk_norm": True}], ids=str)
 def test_gradients(options):
     mt.manual_seed(0)
     block = nn.TransformerBlock(4, 2, nn.SwiGLU(4), **options).double()

@@ -36,8 +36,8 @@ def test_values_and_gradients(active, renormalize):
         inputs.requires_grad = True
         y = forward(inputs)
         y.backward(cotangent)
-        found.append([y.detach().numpy(), inputs.grad.numpy(), *(np.zeros(p.shape) if p.grad is None else p.grad.numpy()
-                                                                for p in layer.parameters())])
+        found.append([y.detach().numpy(), inputs.grad.numpy()])
+        found[-1] += [np.zeros(p.shape) if p.grad is None else p.grad.numpy() for p in layer.parameters()]
         layer.zero_grad()
     for ours, plain in zip(*found):
         np.testing.assert_allclose(ours, plain, rtol=1e-9, atol=1e-12)

@@ -15,5 +15,6 @@ from .normalization import *
 from .pooling import *
 from .position import *
 from .recurrent import *
+from .rotary import *
 from .routing import *
 from .tiled_attention import *

@@ -28,6 +28,9 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
 
     .. math:: Y = \mathrm{dropout}(P)\,V, \qquad P = \mathrm{softmax}(\mathrm{scale} \cdot Q K^\top + M)
 
+    Differs from PyTorch: a query that may see no key reads a zero row and sends no gradient, with every kind of mask;
+    with `enable_gqa` keys and values have equally many heads.
+
     Parameters
     ----------
     query : Tensor (..., T, D)

@@ -11,6 +11,9 @@ def dropout(x, p=0.5, training=True, inplace=False):
 
     y = x m / (1 - p) with m = 0 or 1 drawn for each element; hence gx = g m / (1 - p).
 
+    Differs from PyTorch: the zeros are drawn from a stream of their own, so they are seeded and reproducible but not
+    PyTorch's; `p` is rounded to 1/65536.
+
     Parameters
     ----------
     x : Tensor

@@ -58,6 +58,8 @@ def embedding(ids, weight, padding_idx=None, *, max_norm=None, norm_type=2.0, sc
 def one_hot(ids, num_classes=-1):
     """For each id a row of zeros with a one at that place: (...) -> (..., num_classes), int64.
 
+    Differs from PyTorch: an id outside [0, num_classes) raises IndexError, not RuntimeError.
+
     Parameters
     ----------
     ids : Tensor (...) of whole numbers in [0, num_classes)

@@ -314,6 +314,9 @@ def normalize(x, p=2.0, dim=1, eps=1e-12):
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """The cosine of the angle between two vectors: <u, v> with u = x1 / max(|x1|, eps) and v = x2 / max(|x2|, eps).
 
+    Differs from PyTorch: where `eps` takes the place of a norm the gradient is that of the formula; PyTorch lets the
+    gradient of the norm through.
+
     Parameters
     ----------
     x1, x2 : Tensor

@@ -1,24 +1,23 @@
 """Positions: attention alone cannot tell the order of its keys; here are the ways to let it.
 
 Added to the embeddings: `sinusoidal_table`, in two dimensions `sinusoidal_table_2d`, or a learned table, which
-`resize_grid` fits to another image size. Turned into queries and keys: `rotary`. Added to the scores: `alibi_bias`.
+`resize_grid` fits to another image size. Turned into queries and keys: `rotary`, in a file of its own. Added to the
+scores: `alibi_bias`.
 
-Angles are computed in float64 and kept in float32 or float64 whatever the input: in float16 position 2049 is 2048.
+Angles are computed in float64 whatever the input: in float16 position 2049 is 2048.
 """
 import math
 
 from ... import dtypes
 from ...autograd import Tensor
 from ...backend import to_device, xp
-from ...ops.broadcast import cast
 from ...ops.create import as_tensor
 from .masks import _distance
 
-__all__ = ["alibi_bias", "alibi_slopes", "apply_rotary", "resize_grid", "rotary", "rotary_tables",
-           "rotary_tables_2d", "sinusoidal_table", "sinusoidal_table_2d"]
+__all__ = ["alibi_bias", "alibi_slopes", "resize_grid", "sinusoidal_table", "sinusoidal_table_2d"]
 
 
-def _angles(positions, dim, base):
+def angles_of(positions, dim, base):
     """positions / base^(2i / dim) for i = 0 to dim / 2 - 1, in float64: (...) -> (..., dim / 2)."""
     if dim % 2 or dim < 2:
         raise ValueError(f"sines and cosines come in pairs, so the width must be even and positive, got {dim}")
@@ -26,7 +25,7 @@ def _angles(positions, dim, base):
     return positions.astype(dtypes.float64)[..., None] * rates
 
 
-def _positions(positions):
+def positions_of(positions):
     """An int stands for 0 to that number minus 1; anything else for itself."""
     return xp.arange(positions) if isinstance(positions, int) else as_tensor(positions).array
 
@@ -60,12 +59,12 @@ def sinusoidal_table(positions, dim, base=10000.0, dtype=None):
     ----------
     Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
     """
-    angles = _angles(_positions(positions), dim, base)
+    angles = angles_of(positions_of(positions), dim, base)
     pairs = xp.stack((xp.sin(angles), xp.cos(angles)), axis=-1)  # (..., C/2) -> (..., C/2, 2)
     return Tensor.wrap(pairs.reshape(*angles.shape[:-1], dim).astype(dtype or dtypes.get_default_dtype()))
 
 
-def _grid(rows, columns):
+def grid_cells(rows, columns):
     """The row and the column of each cell, line by line: two arrays (rows * columns,)."""
     cell = xp.arange(rows * columns)
     return cell // columns, cell % columns
@@ -92,161 +91,10 @@ def sinusoidal_table_2d(rows, columns, dim, base=10000.0, dtype=None):
     """
     if dim % 4:
         raise ValueError(f"rows and columns get an even half of the width each, so 4 must divide it, got {dim}")
-    row, column = _grid(rows, columns)
+    row, column = grid_cells(rows, columns)
     halves = [sinusoidal_table(Tensor.wrap(place), dim // 2, base, dtype).array for place in (row, column)]
     return Tensor.wrap(xp.concatenate(halves, axis=-1))
 
-
-# Rotary embedding
-
-def rotary_tables(positions, dim, base=10000.0, dtype=None):
-    """The cosines and sines by which `apply_rotary` turns: of t / base^(2i / dim) for position t and pair i.
-
-    Parameters
-    ----------
-    positions : int or Tensor (...) of numbers
-        An int T stands for 0, 1, ..., T - 1.
-    dim : int, even
-        How many entries of each vector are turned.
-    base : float
-    dtype : float32 unless given
-
-    Returns
-    -------
-    cos, sin : Tensors (..., dim / 2)
-
-    Raises
-    ------
-    ValueError
-        If `dim` is odd, or `dtype` is float16, in which positions would collide.
-    """
-    if dtype == dtypes.float16:
-        raise ValueError("angles are not kept in float16, in which position 2049 equals 2048; use float32")
-    angles, dtype = _angles(_positions(positions), dim, base), dtype or dtypes.get_default_dtype()
-    return Tensor.wrap(xp.cos(angles).astype(dtype)), Tensor.wrap(xp.sin(angles).astype(dtype))
-
-
-def rotary_tables_2d(rows, columns, dim, base=10000.0, dtype=None):
-    """`rotary_tables` for a grid: the first half of the pairs turns with the row, the second with the column.
-
-    Parameters
-    ----------
-    rows, columns : int
-    dim : int, a multiple of 4
-    base, dtype
-        As in `rotary_tables`.
-
-    Returns
-    -------
-    cos, sin : Tensors (rows * columns, dim / 2), line by line
-
-    Raises
-    ------
-    ValueError
-        If 4 does not divide `dim`, or `dtype` is float16.
-    """
-    if dim % 4:
-        raise ValueError(f"rows and columns turn half of the pairs each, so 4 must divide the width, got {dim}")
-    tables = [rotary_tables(Tensor.wrap(place), dim // 2, base, dtype) for place in _grid(rows, columns)]
-    cos, sin = (xp.concatenate([half.array for half in both], axis=-1) for both in zip(*tables))
-    return Tensor.wrap(cos), Tensor.wrap(sin)
-
-
-def apply_rotary(x, cos, sin, interleaved=False):
-    r"""Turn each pair of entries (a, b) of every vector by its position's angle.
-
-    .. math:: a' = a \cos - b \sin, \qquad b' = b \cos + a \sin
-
-    Turning queries by the angle of t and keys by that of s leaves products that depend on t - s alone, and no length.
-    Backward turns back.
-
-    Parameters
-    ----------
-    x : Tensor (..., T, D)
-        Queries or keys; the first R = 2 * (width of `cos`) entries of each vector are turned.
-    cos, sin : Tensors broadcastable to (..., T, R / 2), from `rotary_tables`
-    interleaved : bool
-        Pairs are neighbours, (0, 1), (2, 3), ... (the paper, GPT-J), instead of halves, (0, R/2), (1, R/2 + 1), ...
-        (GPT-NeoX, Llama as commonly published). Weights trained with one layout do not fit the other.
-
-    Returns
-    -------
-    Tensor like x
-
-    Raises
-    ------
-    RuntimeError
-        If the tables are wider than x, or do not broadcast to it.
-
-    References
-    ----------
-    Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", equation 34.
-    """
-    width = 2 * cos.shape[-1]
-    if width > x.shape[-1] or x.ndim < 2 or cos.shape != sin.shape or cos.shape[-2] not in (1, x.shape[-2]):
-        raise RuntimeError(f"rotary needs x (..., T, D) and cos, sin (..., T, R/2) with R at most D, got {x.shape}, "
-                           f"{cos.shape} and {sin.shape}")
-    dtype, x = x.dtype, cast(x, dtypes.float32) if x.dtype == dtypes.float16 else x
-    cos, sin = (table.array.astype(x.dtype, copy=False) for table in (cos, sin))
-
-    def backward(g):
-        return (_turned(g, cos, -sin, interleaved),)
-
-    return cast(Tensor.from_op("apply_rotary", _turned(x.array, cos, sin, interleaved), (x,), backward), dtype)
-
-
-def _turned(x, cos, sin, interleaved):
-    """The array x with its pairs turned; entries beyond the tables' pairs as they are."""
-    half = cos.shape[-1]
-    first, second = slice(0, half), slice(half, 2 * half)
-    if interleaved:
-        first, second = slice(0, 2 * half, 2), slice(1, 2 * half, 2)
-    a, b, y = x[..., first], x[..., second], xp.empty_like(x)
-    xp.multiply(a, cos, out=y[..., first])
-    y[..., first] -= b * sin
-    xp.multiply(b, cos, out=y[..., second])
-    y[..., second] += a * sin
-    y[..., 2 * half:] = x[..., 2 * half:]
-    return y
-
-
-def rotary(x, offset=0, *, positions=None, dim=None, base=10000.0, interleaved=False):
-    """`apply_rotary` for consecutive positions, or for given ones.
-
-    Parameters
-    ----------
-    x : Tensor (..., T, D)
-        Queries or keys, usually (B, H, T, D).
-    offset : int
-        The position of the first: with a cache, how many tokens it held before.
-    positions : Tensor (T,), or (B, T) for x (B, H, T, D); optional
-        Instead of offset, offset + 1, ...: for batches that are padded on the left.
-    dim : int, even, optional
-        How many entries of each vector are turned; all of them unless given.
-    base, interleaved
-        As in `rotary_tables` and `apply_rotary`.
-
-    Returns
-    -------
-    Tensor like x
-
-    Raises
-    ------
-    ValueError
-        If the width to be turned is odd.
-    RuntimeError
-        If `positions` does not fit x.
-    """
-    if positions is None:
-        positions = Tensor.wrap(xp.arange(offset, offset + x.shape[-2]))
-    elif positions.ndim > 1:
-        positions = positions.unsqueeze(-2)  # (B, T) -> (B, 1, T), the same for all heads
-    wide = dtypes.float32 if x.dtype == dtypes.float16 else x.dtype
-    cos, sin = rotary_tables(positions, x.shape[-1] if dim is None else dim, base, wide)
-    return apply_rotary(x, cos, sin, interleaved)
-
-
-# Linear biases
 
 def alibi_slopes(heads):
     """How steeply each head's scores fall with distance: 2^(-8/n), 2^(-16/n), ... for n heads, a power of two.
@@ -314,8 +162,6 @@ def alibi_bias(heads, T, S=None, offset=None, dtype=None):
     far = xp.absolute(_distance(T, S, offset)).astype(slopes.dtype)
     return Tensor.wrap(-far * slopes[:, None, None])
 
-
-# Learned tables of another size
 
 def resize_grid(x, rows, columns):
     r"""A grid of vectors at another size, by linear interpolation in both directions.
