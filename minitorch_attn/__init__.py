@@ -35,6 +35,7 @@ from .grad_mode import enable_grad, inference_mode, is_grad_enabled, no_grad, se
 from .nn.functional import log_softmax, relu, softmax
 from .ops import *
 from .random import *
+from .switching import use_backend
 from . import methods
 from .torch_names import *
 

@@ -12,7 +12,7 @@ import itertools
 import weakref
 
 from . import dtypes, grad_mode
-from .backend import quiet, shares_memory, to_device, xp
+from .backend import quiet, shares_memory, to_device, whole_memory, xp
 
 _numbers = itertools.count(1)  # one clock for nodes and writes: what is later has the larger number
 
@@ -20,9 +20,11 @@ _numbers = itertools.count(1)  # one clock for nodes and writes: what is later h
 class Storage:
     """The memory that a tensor and its views share, and what has been written to it.
 
-    written : int, the number of the last write; 0 if never.
-    array : the array that writes have filled, or if it was not always the same one, all of the memory.
-    replaced : tuple of pairs, an array that a recorded write left behind and the Storage it went on with.
+    written : int, the number of the last write, 0 if never: PyTorch's version counter in the form of a clock.
+    array : what `check_not_overwritten` compares memory with; the whole base array once writes have come through two
+        different arrays.
+    replaced : tuple, (old array, Storage that took over) for each write recorded in a graph; a view of the old array is
+        out of date from then on.
     """
     written, array, replaced = 0, None, ()  # on the class: most memory is never written to, and so costs nothing
 
@@ -55,8 +57,12 @@ class Node:
     def __init__(self, op, parents, backward, array, storages):
         self.op, self.parents, self.backward, self.storages = op, parents, backward, storages
         self.shape, self.dtype, self.number = array.shape, array.dtype, next(_numbers)
-        self.owner = None
-        self.line = grad_mode.calling_line() if grad_mode.recording else None
+        self.owner, self.line = None, grad_mode.calling_line() if grad_mode.recording else None
+
+    @property
+    def is_view(self):
+        """Whether the result lies in the memory of the first input."""
+        return bool(self.parents) and self.storages[0] is self.storages[-1]
 
     def check_not_overwritten(self):
         """Raise if an array that backward captured has been written to since."""
@@ -79,7 +85,7 @@ def _freed(g):
 
 
 def _reverse_order(root):
-    """All nodes that `root` depends on, itself included, latest first."""
+    """All nodes that `root` depends on, itself included, each before its parents: those made last come first."""
     found, stack = {root}, [root]
     while stack:
         for parent in stack.pop().parents:
@@ -89,18 +95,38 @@ def _reverse_order(root):
     return sorted(found, key=lambda node: node.number, reverse=True)
 
 
+def _is_fresh(gx, g, results):
+    """Not the incoming gradient, not a view, not given to two parents: no one else holds its memory."""
+    return gx is not g and getattr(gx, "base", gx) is None and sum([gx is other for other in results]) == 1
+
+
+def _accumulate(gradients, owned, parent, gx):
+    """Add `gx` to the running sum of `parent`, in place if the sum's memory is owned."""
+    known = gradients.get(parent)
+    if isinstance(gx, Partial):
+        if parent not in owned:
+            gradients[parent] = xp.zeros(parent.shape, parent.dtype) if known is None else known.copy()
+            owned.add(parent)
+        gradients[parent][gx.index] += gx.array
+    elif known is None:
+        gradients[parent] = to_device(gx)  # NumPy returns 0-d results as scalars
+    elif parent in owned:
+        known += gx
+    else:
+        gradients[parent] = to_device(known + gx)
+        owned.add(parent)
+
+
 @quiet
 def _propagate(root, seed, retain_graph, arrived):
-    """Carry the gradient `seed` of `root` back; call ``arrived(node, gradient, ours)`` at each node it reaches.
-
-    `ours` says that no one else holds the gradient's memory.
-    """
-    gradients, ours = {root: seed}, set()  # running sums, and those that were made here or by one backward alone
+    """Carry `seed`, the gradient of `root`, back; call ``arrived(node, gradient, owned)`` at each node it reaches."""
+    gradients = {root: seed}  # of each node reached, the sum of what has come back so far
+    owned = set()  # nodes whose sum lies in memory that no one else holds
     for node in _reverse_order(root):
         if node not in gradients:
             continue
         g = gradients.pop(node)
-        arrived(node, g, node in ours)
+        arrived(node, g, node in owned)
         if node.backward is None:  # a leaf
             continue
         node.check_not_overwritten()
@@ -108,37 +134,24 @@ def _propagate(root, seed, retain_graph, arrived):
         for parent, gx in zip(node.parents, results, strict=True):
             if parent is None or gx is None:
                 continue
-            known = gradients.get(parent)
-            if isinstance(gx, Partial):
-                if parent not in ours:
-                    gradients[parent] = xp.zeros(parent.shape, parent.dtype) if known is None else known.copy()
-                    ours.add(parent)
-                gradients[parent][gx.index] += gx.array
-                gx = gradients[parent]
-            elif known is None:
-                gradients[parent] = gx = to_device(gx)  # NumPy returns 0-d results as scalars
-                if gx is not g and getattr(gx, "base", gx) is None and sum([gx is other for other in results]) == 1:
-                    ours.add(parent)
-            elif parent in ours:
-                known += gx
-            else:
-                gradients[parent] = to_device(known + gx)
-                ours.add(parent)
-            assert gx.shape == parent.shape and gx.dtype == parent.dtype, (
+            assert isinstance(gx, Partial) or gx.shape == parent.shape and gx.dtype == parent.dtype, (
                 f"{node.op} returned a gradient {gx.dtype}{gx.shape} for an input {parent.dtype}{parent.shape}")
+            if parent not in gradients and _is_fresh(gx, g, results):
+                owned.add(parent)
+            _accumulate(gradients, owned, parent, gx)
             if grad_mode.anomaly and bool(xp.isnan(gradients[parent]).any()):
                 raise RuntimeError(f"the backward of {node.op} returned NaN; it was called at {node.line}")
         if not retain_graph:
             node.free()
 
 
-def _store(node, g, ours):
+def _store(node, g, owned):
     """Add the gradient that arrived at a node to the ``.grad`` of the tensor that wants it, if it still lives."""
     tensor = node.owner and node.owner()
     if tensor is None:
         return
     if tensor.grad is None:
-        tensor.grad = Tensor.wrap(g if ours and node.backward is None else g.copy())
+        tensor.grad = Tensor.wrap(g if owned and node.backward is None else g.copy())
     else:
         tensor.grad.array += g
 
@@ -171,7 +184,7 @@ def grad(output, inputs, grad_output=None, retain_graph=False, allow_unused=Fals
         raise RuntimeError("grad() needs inputs that require grad")
     wanted = {x.graph_node(): None for x in inputs}
 
-    def keep(node, g, ours):
+    def keep(node, g, owned):
         if node in wanted:
             wanted[node] = Tensor.wrap(g.copy())
 
@@ -221,8 +234,9 @@ class Tensor:
         """The result of an operation, recorded in the graph if any input requires grad.
 
         `backward` takes the result's gradient (an array, not to be written to) and returns a tuple with one array,
-        Partial or None per input; each array is fresh, or the gradient itself, or a view of it. Without it the
-        operation is not differentiable. `view` says that `array` may share memory with the first input.
+        Partial or None per input; each array is fresh, or the gradient itself, or a view of it. It captures arrays as
+        plain variables, or in one tuple or list: an array hidden deeper is not protected against in-place writes.
+        Without `backward` the operation is not differentiable. `view`: `array` may share memory with the first input.
         """
         tracked = False
         for x in inputs:
@@ -243,10 +257,7 @@ class Tensor:
     ndim = property(lambda self: self.array.ndim)
     is_leaf = property(lambda self: self.node is None or self.node.backward is None)
 
-    @property
-    def requires_grad(self):
-        """Whether `backward` computes a gradient for this tensor."""
-        return self._requires_grad
+    requires_grad = property(lambda self: self._requires_grad)
 
     @requires_grad.setter
     def requires_grad(self, value):
@@ -255,15 +266,6 @@ class Tensor:
         if not value and not self.is_leaf:
             raise RuntimeError("only a leaf can stop requiring grad; use detach() for a computed tensor")
         self._requires_grad = bool(value)
-
-    @property
-    def data(self):
-        """The same memory as a tensor outside every graph; assigning replaces this tensor's values."""
-        return self.detach()
-
-    @data.setter
-    def data(self, value):
-        self.array, self.storage, self.node = value.array, value.storage, None
 
     def detach(self):
         """The same memory as a tensor outside every graph."""
@@ -325,15 +327,16 @@ class Tensor:
 
     def mark_written(self):
         """Note that this tensor's memory has just been written to."""
-        storage, base = self.storage, getattr(self.array, "base", None)
-        several = storage.array is not None and storage.array is not self.array and isinstance(base, xp.ndarray)
-        storage.written, storage.array = next(_numbers), base if several else self.array
+        storage = self.storage
+        through_two_arrays = storage.array is not None and storage.array is not self.array
+        storage.array = whole_memory(self.array) if through_two_arrays else self.array
+        storage.written = next(_numbers)
 
     def check_writable(self):
-        """Raise if writing in place would change a leaf behind the graph's back, or entries at other places too."""
+        """Raise if a write would change a leaf behind the graph's back, or if several entries share one memory cell."""
         self.check_current()
         node = self.node
-        while node and node.parents and node.storages[0] is node.storages[-1]:  # a view: go to what it views
+        while node and node.is_view:
             node = node.parents[0]
         if grad_mode.enabled and self._requires_grad and (node is None or node.backward is None):
             raise RuntimeError("a leaf that requires grad, or a view of one, is written in place only under no_grad()")

@@ -2,6 +2,7 @@
 
 Every array operation in the package is written once, as ``xp.exp(x)``, and ``xp`` forwards to the library in
 use. The few things on which array libraries disagree are the functions below; no operation is forked by library.
+How it fits together, and how to add a library, is told in docs/backends.md.
 """
 import ctypes
 import importlib
@@ -19,13 +20,6 @@ HOST_TYPES = (numpy.ndarray, numpy.generic)
 quiet = numpy.errstate(divide="ignore", over="ignore", invalid="ignore")
 
 
-def find_opencl():
-    """Show the OpenCL loader the processor's driver that dpnp's wheels put into the environment's lib folder."""
-    driver = os.path.join(sys.prefix, "lib", "libintelocl.so")
-    if os.path.exists(driver):
-        os.environ.setdefault("OCL_ICD_FILENAMES", driver)
-
-
 class ArrayLibrary:
     """The array library in use: ``xp.name`` is that library's ``name``.
 
@@ -38,14 +32,11 @@ class ArrayLibrary:
 
     def use(self, name):
         """Forward to the library called `name` from now on, forgetting every name kept from the one before."""
-        if name == "dpnp":
-            find_opencl()
-        module = importlib.import_module(name)
+        module = load(name)
         self.__dict__.clear()
         self.__dict__.update(name=name, module=module)
         if name == "dpnp":
-            replaced = differences.Dpnp(module)
-            self.__dict__.update({n: getattr(replaced, n) for n in vars(differences.Dpnp) if not n.startswith("_")})
+            self.__dict__.update(differences.stand_ins(module))
 
     def __getattr__(self, attribute):
         value = getattr(self.module, attribute)
@@ -56,9 +47,40 @@ class ArrayLibrary:
         return f"<array library {self.name} {self.module.__version__}>"
 
 
-xp = ArrayLibrary("numpy")
+DEVICE_KINDS = {"numpy": "cpu", "cupy": "cuda", "dpnp": "xpu"}  # the libraries that there are, and where they compute
 
-DEVICE_KINDS = {"numpy": "cpu", "cupy": "cuda", "dpnp": "xpu"}
+
+def load(name):
+    """The module of the array library `name`, once it has shown that it computes.
+
+    Raises
+    ------
+    ValueError
+        If it is none of those that this package works with.
+    ModuleNotFoundError
+        If it is not installed.
+    RuntimeError
+        If it is installed but does not compute here: there is no GPU, or no driver.
+    """
+    if name not in DEVICE_KINDS:
+        raise ValueError(f"there is no array library {name!r} here; it can be {', '.join(DEVICE_KINDS)}")
+    if name == "dpnp":
+        differences.show_driver()
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"the array library {name} is not installed ({error}); install it by "
+                                  f"python -m pip install 'minitorch_attn[{name}]'", name=error.name) from None
+    if name != "numpy":
+        try:
+            module.asnumpy(module.zeros(1))
+        except Exception as error:  # each library has errors of its own for this
+            raise RuntimeError(f"{name} is installed, but cannot compute here: {error}") from error
+    return module
+
+
+# MINITORCH_BACKEND in the environment says which library a program starts with; `use_backend` changes it later.
+xp = ArrayLibrary(os.environ.get("MINITORCH_BACKEND") or "numpy")
 
 
 class device:
@@ -100,11 +122,16 @@ class device:
         return hash((self.type, self.index))
 
 
+def library_of(array):
+    """The name of the library that `array` belongs to."""
+    return type(array).__module__.partition(".")[0]
+
+
 def to_host(array):
     """The same values as a NumPy array; a NumPy array is returned as it is."""
     if isinstance(array, HOST_TYPES):
         return array
-    return xp.asnumpy(array)
+    return sys.modules[library_of(array)].asnumpy(array)
 
 
 def to_device(values, dtype=None):
@@ -116,16 +143,48 @@ def synchronize():
     """Wait until the device has finished; NumPy computes at once, so there is nothing to wait for."""
     if xp.name == "cupy":
         xp.cuda.get_current_stream().synchronize()
+    elif xp.name == "dpnp":
+        xp.zeros(()).sycl_queue.wait()
+
+
+class Addresses:
+    """Where the entries of a device's array lie, as NumPy takes it for an array of its own; they are never read."""
+
+    def __init__(self, a):
+        self.__array_interface__ = {"data": (a.data.ptr, False), "shape": a.shape, "strides": a.strides,
+                                    "typestr": a.dtype.str, "version": 3}
 
 
 def shares_memory(a, b):
     """Whether two arrays have an element in common (never a false no; a hard case counts as yes)."""
-    if xp.name == "cupy":
-        return bool(xp.shares_memory(a, b))
+    if xp.name != "numpy":
+        a, b = Addresses(a), Addresses(b)
     try:
-        return xp.shares_memory(a, b, max_work=10_000)
+        return numpy.shares_memory(a, b, max_work=10_000)
     except numpy.exceptions.TooHardError:
         return True
+
+
+def whole_memory(array):
+    """An array on all of the memory that `array` shows a part of; `array` itself if it shows all."""
+    if xp.name == "dpnp":
+        return differences.whole_memory(array)
+    return array.base if isinstance(array.base, xp.ndarray) else array
+
+
+def diagonal_view(a, offset, dim1, dim2):
+    """The diagonal of the matrices that two dims of an array span, as its last dim: a view that can be written to."""
+    if xp.name != "numpy":
+        return xp.diagonal(a, offset, dim1, dim2)
+    # NumPy's own diagonal is read-only; einsum's, of a square cut out of the array, is not
+    rows, columns = max(-offset, 0), max(offset, 0)
+    n = max(min(a.shape[dim1] - rows, a.shape[dim2] - columns), 0)
+    index = [slice(None)] * a.ndim
+    index[dim1], index[dim2] = slice(rows, rows + n), slice(columns, columns + n)
+    letters = [chr(ord("a") + i) for i in range(a.ndim)]
+    letters[dim2] = letters[dim1]
+    rest = [letter for i, letter in enumerate(letters) if i not in (dim1, dim2)]
+    return numpy.einsum(f"{''.join(letters)}->{''.join(rest)}{letters[dim1]}", a[tuple(index)])
 
 
 def check_index(index, size, what="index"):
@@ -148,17 +207,19 @@ def scatter_add(target, index, values):
         width = target[:1].size
         flat = (index.reshape(-1, 1) * width + numpy.arange(width)).ravel()
         numpy.add.at(target.reshape(-1), flat, values.reshape(-1))
-    elif xp.name == "cupy":
-        xp.add.at(target, index, values)
-    else:
-        # sorted rows, then the sum of each run of equal ones: no library lacks these
-        order = xp.argsort(index.ravel())
-        rows = index.ravel()[order]
-        total = xp.cumsum(values.reshape(rows.size, -1)[order], axis=0)
-        last = xp.append(rows[1:] != rows[:-1], xp.asarray([True]))
-        ends = total[last]
-        ends[1:] -= total[last][:-1]
-        target[rows[last]] += ends.reshape((-1, *target.shape[1:]))
+        return
+    # Sort the rows, so that equal ones stand together; then let each add the one before it, the one two before, four
+    # before ... as long as it has the same index: the last of equal rows ends up with the sum of all. A GPU could
+    # also let every row add itself, but then the order of the sums, and their rounding, changes from run to run.
+    order = xp.argsort(index.reshape(-1))
+    rows, total = index.reshape(-1)[order], values.reshape((index.size, *target.shape[1:]))[order]
+    step = 1
+    while step < rows.size and bool((same := rows[step:] == rows[:-step]).any()):
+        total[step:] += total[:-step] * same.reshape((-1,) + (1,) * (total.ndim - 1))
+        step *= 2
+    last = xp.ones(rows.size, bool)
+    last[:-1] = rows[1:] != rows[:-1]
+    target[rows[last]] += total[last]
 
 
 # erf(x) = x / sqrt(x^2 + s(x^2)^-4) to 1.1e-7 relative for all x, and x p(x^2) / q(x^2) to 3e-17 for |x| <= 5.93,

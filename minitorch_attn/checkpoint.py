@@ -204,7 +204,7 @@ def _decode(value, tensors):
         return [_decode(v, tensors) for v in value]
     if not isinstance(value, dict):
         return value
-    (kind, content), = value.items()
+    [(kind, content)] = value.items()  # ValueError unless it has exactly one entry
     if kind == "tensor":
         return tensors[content]
     if kind == "tuple":
@@ -345,4 +345,5 @@ def _parse_npy(name, content):
         raise ValueError(f"{name} has dtype {dtype}, which has no counterpart here")
     if math.prod(shape) * dtype.itemsize != len(content) - file.tell() or min(shape, default=0) < 0:
         raise ValueError(f"{name} claims shape {shape} and {dtype}, but holds {len(content) - file.tell()} bytes")
-    return numpy.frombuffer(content, dtype, offset=file.tell()).reshape(shape, order="FC"[not fortran_order]).copy()
+    order = "F" if fortran_order else "C"
+    return numpy.frombuffer(content, dtype, offset=file.tell()).reshape(shape, order=order).copy()

@@ -5,7 +5,7 @@ import sys
 import tempfile
 import time
 
-from . import optim
+from . import distributed, optim
 from .datasets import tang_poems
 from .generate import generate
 from .grad_mode import no_grad
@@ -18,6 +18,7 @@ from .text.characters import CharacterTokenizer
 __all__ = ["demo"]
 
 BATCH, LENGTH = 32, 16  # windows a step, characters a window
+LINE = 12  # characters of a continued line, with its beginning
 RULES = {
     "greedy": dict(temperature=0),
     "temperature 0.8": dict(temperature=0.8),
@@ -61,17 +62,23 @@ def make_batch(data):
 
 
 def train(model, data, steps):
-    """Train with AdamW and a progress bar; returns the loss of each step and the tokens read a second."""
+    """Train with AdamW and a progress bar; returns the loss of each step and the tokens read a second.
+
+    Where several processes train together, each draws the same windows and takes its part of them.
+    """
     from tqdm import tqdm
+    model = distributed.DistributedDataParallel(model)  # in one process: the model, no more
     optimizer, losses = optim.AdamW(model.parameters(), lr=3e-3), []
     began = time.perf_counter()
-    with tqdm(total=steps, unit=" steps", desc="training", mininterval=0.5) as bar:
+    with tqdm(total=steps, unit=" steps", desc="training", mininterval=0.5, disable=distributed.get_rank() > 0) as bar:
         for _ in range(steps):
-            _, loss = model(*make_batch(data))
+            x, y = distributed.shard(make_batch(data))
+            _, loss = model(x, y)
+            model.count = len(y)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            losses.append(loss.item())
+            losses.append(distributed.average(loss.item(), count=len(y)))
             bar.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
             bar.update()
     return losses, steps * BATCH * LENGTH / (time.perf_counter() - began)
@@ -93,19 +100,40 @@ def continuations(model, tokenizer, text):
     """Lines of a table: every beginning continued by every rule, with a star where the text has it so."""
     for start in beginnings(text):
         for rule, choice in RULES.items():
-            ids = generate(model, tensor([tokenizer.encode(start)]), 12 - len(start), **choice)
+            ids = generate(model, tensor([tokenizer.encode(start)]), LINE - len(start), **choice)
             line = tokenizer.decode(ids[0])
             yield f"  {rule:16} {'*' if line in text else ' '} {one_line(line)}"
+
+
+def parameter_groups(model):
+    """A GPT's parameters by the layer they belong to: {"tok_emb": [...], "blocks.0.ln_1": [...], ...}."""
+    groups = {}
+    for name, w in model.named_parameters():
+        parts = name.split(".")[:-1]
+        groups.setdefault(".".join(parts[:3] if parts[0] == "blocks" else parts[:1]), []).append(w)
+    return groups
+
+
+@no_grad()
+def slope_by_differences(loss, weights, directions, h=1e-4):
+    """The slope of the function ``loss()`` as `weights` move along `directions`; they are put back afterwards.
+
+    (8 (L(w + h d) - L(w - h d)) - (L(w + 2h d) - L(w - 2h d))) / 12 h, which is right up to O(h^4).
+    """
+    start, found = [w.detach().clone() for w in weights], {}
+    for step in (-2, -1, 1, 2):
+        for w, w0, d in zip(weights, start, directions):
+            w.copy_(w0 + step * h * d)
+        found[step] = loss().item()
+    for w, w0 in zip(weights, start):
+        w.copy_(w0)
+    return (8 * (found[1] - found[-1]) - (found[2] - found[-2])) / (12 * h)
 
 
 def gradient_check(model, x, y):
     """Hold the gradients of a float64 copy of `model` against finite differences, a group of layers at a time.
 
-    For a random direction d over the parameters w of the group, the slope of the loss L along d is <grad L, d>, and
-
-        (8 (L(w + h d) - L(w - h d)) - (L(w + 2h d) - L(w - 2h d))) / 12 h
-
-    up to O(h^4).
+    The slope of the loss L along a random direction d of the group's parameters is <grad L, d>.
 
     Returns
     -------
@@ -114,28 +142,16 @@ def gradient_check(model, x, y):
     model = copy.deepcopy(model).double()
     model.zero_grad()
     model(x, y)[1].backward()
-    groups = {}
-    for name, w in model.named_parameters():
-        parts = name.split(".")[:-1]
-        groups.setdefault(".".join(parts[:3] if parts[0] == "blocks" else parts[:1]), []).append(w)
-    h, rows, generator = 1e-4, [], Generator().manual_seed(0)
-    for name, weights in groups.items():
-        d = [randn(w.shape, dtype=w.dtype, generator=generator) / w.numel() ** 0.5 for w in weights]
-        slope = sum((w.grad * direction).sum().item() for w, direction in zip(weights, d))
-        start, loss = [w.detach().clone() for w in weights], {}
-        with no_grad():
-            for step in (-2, -1, 1, 2):
-                for w, w0, direction in zip(weights, start, d):
-                    w.copy_(w0 + step * h * direction)
-                loss[step] = model(x, y)[1].item()
-            for w, w0 in zip(weights, start):
-                w.copy_(w0)
-        differences = (8 * (loss[1] - loss[-1]) - (loss[2] - loss[-2])) / (12 * h)
+    rows, generator = [], Generator().manual_seed(0)
+    for name, weights in parameter_groups(model).items():
+        directions = [randn(w.shape, dtype=w.dtype, generator=generator) / w.numel() ** 0.5 for w in weights]
+        slope = sum((w.grad * d).sum().item() for w, d in zip(weights, directions))
+        differences = slope_by_differences(lambda: model(x, y)[1], weights, directions)
         rows.append((name, sum(w.numel() for w in weights), slope, differences))
     return rows
 
 
-def demo(steps=400, seed=0, text=None, out="out"):
+def demo(steps=400, seed=0, text=None, out="out", data_parallel=False):
     """Train, continue, check and draw; prints as it goes.
 
     Parameters
@@ -148,27 +164,37 @@ def demo(steps=400, seed=0, text=None, out="out"):
         Path of a UTF-8 file to learn instead of the poems.
     out : str
         Folder for the figures.
+    data_parallel : bool
+        Train together with the other processes that mpiexec started; one of them prints.
 
     Returns
     -------
     int
-        The exit status: 0, or 2 if `text` or `out` will not do, which one sentence on stderr says.
+        The exit status: 0, or 2 if `text` or `out` will not do or MPI is missing, which one sentence on stderr says.
     """
     try:
+        if data_parallel:
+            distributed.init_process_group()
         corpus = read_text(text)
         make_folder(out)
-    except ValueError as error:
+    except (ValueError, ImportError, RuntimeError) as error:
         print(f"minitorch-attn demo: {error}", file=sys.stderr)
         return 2
     manual_seed(seed)
     tokenizer = CharacterTokenizer(corpus)
     data = tensor(tokenizer.encode(corpus))
     model = GPT(GPTConfig(vocab_size=len(tokenizer), block_size=2 * LENGTH))
+    if distributed.get_rank() > 0:
+        train(model, data, steps)
+        distributed.destroy_process_group()
+        return 0
     print(f"text      {text or 'four Tang poems'}: {len(corpus):,} characters, {len(tokenizer):,} different")
-    print(f"model     GPT, 2 layers of 4 heads, width 64: {sum(w.numel() for w in model.parameters()):,} parameters",
-          flush=True)
+    sizes = model.config
+    print(f"model     GPT, {sizes.n_layer} layers of {sizes.n_head} heads, width {sizes.n_embd}: "
+          f"{sum(w.numel() for w in model.parameters()):,} parameters", flush=True)
 
     losses, speed = train(model, data, steps)
+    distributed.destroy_process_group()
     last = losses[-20:]
     print(f"training  {steps} steps, {speed:,.0f} tokens a second, "
           f"final loss {sum(last) / len(last):.3f} (mean of the last {len(last)} steps)")
@@ -184,7 +210,8 @@ def demo(steps=400, seed=0, text=None, out="out"):
         error = abs(slope - differences) / max(abs(slope), abs(differences), 1e-12)
         print(f"  {name:14} {count:10,} {slope:13.6e} {differences:13.6e} {error:15.1e}")
 
-    shown = generate(model, tensor([tokenizer.encode(beginnings(corpus)[0])]), 11, temperature=0)[:, :12]
+    start = tokenizer.encode(beginnings(corpus)[0])
+    shown = generate(model, tensor([start]), LINE - len(start), temperature=0)
     with no_grad():
         weights = model(shown, need_weights=True)[2]
     print("\nFigures")

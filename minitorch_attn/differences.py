@@ -1,56 +1,75 @@
-"""What dpnp spells or does otherwise than NumPy: functions that stand in for its own.
+"""What dpnp spells or does otherwise than NumPy.
 
-`ArrayLibrary.use` puts every public method of the class below over the function of dpnp of the same name, so that
-``xp.zeros(shape, dtype)`` is one spelling that all libraries understand. CuPy keeps to NumPy's names and signatures
-and needs no such class.
+`stand_ins` are put over the functions of dpnp of the same name, so that ``xp.zeros(shape, dtype)`` is one spelling
+that all libraries understand. CuPy keeps to NumPy's names and signatures and needs none.
 """
-import numpy
+import os
+import sys
 
-__all__ = ["Dpnp"]
+__all__ = ["show_driver", "stand_ins", "whole_memory"]
 
 
-class Dpnp:
-    """dpnp behind NumPy's signatures; ``self.own`` is the module itself."""
+def show_driver():
+    """Tell OpenCL of the processor's driver that dpnp's wheels bring along, before dpnp looks for devices.
 
-    def __init__(self, module):
-        self.own = module
+    The wheels put it into the environment's lib folder, where the OpenCL loader does not look of itself. What the
+    environment variable says already is left alone.
+    """
+    driver = os.path.join(sys.prefix, "lib", "libintelocl.so")
+    if os.path.exists(driver):
+        os.environ.setdefault("OCL_ICD_FILENAMES", driver)
 
-    # dpnp takes these arguments by keyword only
+
+def stand_ins(dpnp):
+    """Functions by name, with NumPy's signatures."""
+    names = [name for name in vars(StandIns) if not name.startswith("_")]
+    own = StandIns(dpnp)
+    return {name: getattr(own, name) for name in names}
+
+
+class StandIns:
+    """Each method takes the place of dpnp's function of its name."""
+
+    def __init__(self, dpnp):
+        self._dpnp = dpnp
+
+    # these arguments dpnp takes by keyword only
 
     def zeros(self, shape, dtype=None):
-        return self.own.zeros(shape, dtype=dtype)
+        return self._dpnp.zeros(shape, dtype=dtype)
 
     def ones(self, shape, dtype=None):
-        return self.own.ones(shape, dtype=dtype)
+        return self._dpnp.ones(shape, dtype=dtype)
 
     def empty(self, shape, dtype=None):
-        return self.own.empty(shape, dtype=dtype)
+        return self._dpnp.empty(shape, dtype=dtype)
 
     def full(self, shape, value, dtype=None):
-        return self.own.full(shape, value, dtype=dtype)
+        return self._dpnp.full(shape, value, dtype=dtype)
 
     def concatenate(self, arrays, axis=0):
-        return self.own.concatenate(arrays, axis=axis)
+        return self._dpnp.concatenate(arrays, axis=axis)
 
     def stack(self, arrays, axis=0):
-        return self.own.stack(arrays, axis=axis)
+        return self._dpnp.stack(arrays, axis=axis)
 
     def tril(self, a, k=0):
-        return self.own.tril(a, k=k)
+        return self._dpnp.tril(a, k=k)
 
     def triu(self, a, k=0):
-        return self.own.triu(a, k=k)
+        return self._dpnp.triu(a, k=k)
 
-    # dpnp lacks these
+    # dpnp's matrix products refuse, or misread, arrays in which one entry stands for many (strides of 0)
 
-    def shares_memory(self, a, b, max_work):
-        """Asked of two NumPy arrays that claim to lie where `a` and `b` do, and are never read."""
-        return numpy.shares_memory(Place(a), Place(b), max_work)
+    def broadcast_to(self, a, shape):
+        """A copy, where NumPy makes a view."""
+        return self._dpnp.broadcast_to(a, shape).copy()
+
+    def broadcast_arrays(self, *arrays):
+        return [a.copy() for a in self._dpnp.broadcast_arrays(*arrays)]
 
 
-class Place:
-    """The addresses of an array's entries, in the form in which NumPy takes over an array without copying it."""
-
-    def __init__(self, a):
-        self.__array_interface__ = {"data": (a.data.ptr, False), "shape": a.shape, "strides": a.strides,
-                                    "typestr": a.dtype.str, "version": 3}
+def whole_memory(array):
+    """`backend.whole_memory` for dpnp, whose arrays do not know what they are views of, only the block they lie in."""
+    block = array.get_array().usm_data
+    return array if block.nbytes == array.nbytes else type(array)((block.nbytes,), dtype="uint8", buffer=block)

@@ -47,13 +47,15 @@ def penalize_repetition(logits, ids, penalty):
 def temper(logits, temperature):
     """Divide by a positive temperature: below 1 favours the likely tokens, above 1 evens them out.
 
-    Differences from the largest logit are divided, so that a small temperature never overflows to inf - inf.
+    Differences from the largest logit are divided, so that a small temperature never overflows to inf - inf; and in
+    float64, as a temperature such as 1e-50 is 0 in float32, and 0 / 0 NaN.
     """
     return (logits - logits.amax(-1, keepdim=True)).double() / temperature
 
 
 def refuse(logits, order, refused):
-    """Set to -inf what `refused` marks, when it marks along `order`, an argsort of the last axis."""
+    """Set the refused tokens' logits to -inf; `refused` is given in sorted order, `order` being the argsort."""
+    # put `refused` back in token order
     return logits.masked_fill(zeros_like(refused).scatter(-1, order, refused), -math.inf)
 
 
@@ -76,8 +78,8 @@ def keep_top_k(logits, k):
 def keep_top_p(logits, p, min_tokens_to_keep=1):
     """Keep the fewest most likely tokens whose probabilities reach `p` together (the nucleus).
 
-    In descending order a token stays if those before it fall short of `p`. The most likely one always stays, so
-    `p` = 0 is greedy; a token before which `p` is reached exactly goes.
+    In descending order a token is dropped if the tokens before it already sum to `p` or more. The most likely one
+    always stays, so `p` = 0 is greedy.
 
     Parameters
     ----------
@@ -114,6 +116,7 @@ def keep_min_p(logits, p, min_tokens_to_keep=1):
         raise ValueError(f"min_p is a probability in [0, 1], got {p}")
     if p == 0:
         return logits
+    # sorted only for the sake of `min_tokens_to_keep`
     order = logits.argsort(dim=-1, descending=True, stable=True)
     behind = logits.gather(-1, order) - logits.amax(-1, keepdim=True)  # log of the ratio of the probabilities
     refused = (behind < math.log(p) - TOLERANCE) & (arange(logits.shape[-1]) >= min_tokens_to_keep)

@@ -13,13 +13,13 @@ anomaly = False    # backward raises at the first NaN
 
 
 class _Switch:
-    """This module's `variables` are `value` inside a ``with`` block, or while a decorated function runs."""
+    """Base of the switches: sets the module-level flags named in `variables` to `value`."""
     variables, value = ("enabled",), False
 
     def __new__(cls, function=None):
         switch = object.__new__(cls)
         switch.before = []  # a stack, for one switch may be entered again before it is left
-        return switch if function is None else switch(function)  # so that a bare @no_grad works too
+        return switch(function) if callable(function) else switch  # so that a bare @no_grad works too
 
     def __enter__(self):
         self.before.append([globals()[name] for name in self.variables])
@@ -42,14 +42,15 @@ class _Switch:
         return wrapper
 
     def _drive(self, steps):
-        """Run a generator's body inside the switch; between its yields the caller has its own setting."""
+        """Like ``yield from steps``, but the switch is off while the caller runs."""
         resume, value = steps.send, None
         try:
             while True:
                 with self:
                     item = resume(value)
                 try:
-                    resume, value = steps.send, (yield item)
+                    value = yield item
+                    resume = steps.send
                 except Exception as error:  # thrown in by the caller: the body may want to catch it
                     resume, value = steps.throw, error
         except StopIteration as end:
@@ -64,7 +65,13 @@ class no_grad(_Switch):
 
 
 class inference_mode(_Switch):
-    """The same as `no_grad`; PyTorch's further restrictions on the results do not apply."""
+    """The same as `no_grad`, or with ``mode=False`` as `enable_grad`; there is no further limit on the results."""
+
+    def __new__(cls, mode=True):  # a bare @inference_mode passes the function
+        switch = super().__new__(cls, mode)
+        if not mode:
+            switch.value = True
+        return switch
 
 
 class enable_grad(_Switch):
@@ -83,11 +90,11 @@ class detect_anomaly(_Switch):
 
 
 class set_grad_enabled:
-    """Record graphs or not, by argument: from now on, or until the end of the block when used in a ``with``."""
+    """Record graphs or not, by argument: from now on, or only in a ``with`` block or a decorated function."""
 
     def __init__(self, mode):
         global enabled
-        self.before, enabled = enabled, bool(mode)
+        self.mode, self.before, enabled = mode, enabled, bool(mode)
 
     def __enter__(self):
         return self
@@ -95,6 +102,10 @@ class set_grad_enabled:
     def __exit__(self, *_):
         global enabled
         enabled = self.before
+
+    def __call__(self, function):
+        self.__exit__()  # a decorator changes nothing until the function is called
+        return enable_grad(function) if self.mode else no_grad(function)
 
 
 def is_grad_enabled():

@@ -12,6 +12,7 @@ from .backend import DEVICE_KINDS, to_host, xp
 from .backend import device as named_device
 from .ops import create
 from .ops.broadcast import OPERANDS, cast
+from .switching import bring_over
 
 __all__ = []
 
@@ -166,6 +167,12 @@ def element_size(x):
     return x.array.itemsize
 
 
+def set_data(x, value):
+    """``x.data = value``: take over the memory of `value`, outside every graph."""
+    x.array, x.storage, x.node = value.array, value.storage, None
+
+
+attach("data", property(Tensor.detach, set_data))
 attach("device", property(lambda x: named_device(DEVICE_KINDS[xp.name])))
 attach("is_cuda", property(lambda x: xp.name == "cupy"))
 attach("is_sparse", property(lambda x: False))
@@ -287,6 +294,7 @@ def to(x, *targets, dtype=None, device=None, non_blocking=False, copy=False):
     ----------
     targets : dtype, Tensor or device
         A dtype; or a tensor whose dtype to take; or a device, which must be the one there is; or a device and a dtype.
+        After `use_backend` a device brings the tensor over to the array library now in use.
     copy : bool
         Copy also where nothing changes.
     """
@@ -299,6 +307,7 @@ def to(x, *targets, dtype=None, device=None, non_blocking=False, copy=False):
             raise TypeError(f"to() takes a dtype, a device or a tensor, got {type(target).__name__} {target!r:.60}")
     if device is not None:
         named_device(device)
+        x = bring_over(x)
     y = cast(x, dtype or x.dtype)
     return ops.clone(y) if copy and y is x else y
 
@@ -324,15 +333,15 @@ def type_(x, dtype=None):
 
 @method("cpu")
 def cpu(x):
-    """The tensor itself: there is one device."""
-    return x
+    """The tensor itself: there is one device. Only after `use_backend` one of the former library is brought over."""
+    return bring_over(x)
 
 
 @method("cuda")
 def cuda(x, device="cuda", non_blocking=False):
-    """The tensor itself if the array library computes there, else RuntimeError."""
+    """The tensor itself if the array library computes there, else RuntimeError; brought over like `cpu`."""
     named_device(device)
-    return x
+    return bring_over(x)
 
 
 # As text

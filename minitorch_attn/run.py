@@ -2,7 +2,6 @@
 import contextlib
 import os
 import sys
-import traceback
 import types
 
 from .autograd import Tensor
@@ -100,6 +99,7 @@ def run_script(path, arguments=()):
             exec(compile(source, script, "exec", dont_inherit=True), vars(main))
         except Exception as error:
             point_to_the_list(error)
-            traceback.print_exception(type(error), error, error.__traceback__.tb_next)  # without this frame
+            error = error.with_traceback(error.__traceback__.tb_next)  # without this frame
+            sys.excepthook(type(error), error, error.__traceback__)  # which also ends other processes that train along
             return 1
     return 0

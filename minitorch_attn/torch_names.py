@@ -7,7 +7,7 @@ import sys
 import types
 from math import e, inf, nan, pi
 
-from . import autograd, data, nn, optim
+from . import autograd, data, distributed, nn, optim
 from .backend import device, synchronize, xp
 from .nn import functional, init, parameter
 from .optim import clipping, lr_scheduler
@@ -36,6 +36,8 @@ def device_count():
 
 
 nn.utils = namespace("nn.utils", **{name: getattr(clipping, name) for name in clipping.__all__})
+nn.parallel = namespace("nn.parallel", DistributedDataParallel=distributed.DistributedDataParallel)
+data.distributed = namespace("utils.data.distributed", DistributedSampler=distributed.DistributedSampler)
 utils = namespace("utils", data=data)
 
 cuda = namespace("cuda", is_available=is_available, device_count=device_count, manual_seed=manual_seed,
@@ -57,15 +59,18 @@ MODULES = {
     "torch.backends.cudnn": backends.cudnn,
     "torch.backends.mps": backends.mps,
     "torch.cuda": cuda,
+    "torch.distributed": distributed,
     "torch.nn": nn,
     "torch.nn.functional": functional,
     "torch.nn.init": init,
+    "torch.nn.parallel": nn.parallel,
     "torch.nn.parameter": parameter,
     "torch.nn.utils": nn.utils,
     "torch.optim": optim,
     "torch.optim.lr_scheduler": lr_scheduler,
     "torch.utils": utils,
     "torch.utils.data": data,
+    "torch.utils.data.distributed": data.distributed,
 }
 
 

@@ -1,11 +1,143 @@
-"""What array libraries disagree on. The error function: its accuracy for each dtype, held against Python's own."""
+"""What array libraries disagree on, and the error function: its accuracy for each dtype, against Python's own."""
 import math
+import os
+import subprocess
+import sys
 import warnings
 
 import numpy as np
 import pytest
 
 from minitorch_attn import backend
+from minitorch_attn.backend import to_device, to_host, xp
+from tests.harness import draw
+
+
+# Which library
+
+def start(code, library):
+    environment = {name: value for name, value in os.environ.items() if name != "MINITORCH_BACKEND"}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          env={**environment, **({"MINITORCH_BACKEND": library} if library is not None else {})})
+
+
+@pytest.mark.parametrize("library, used", [(None, "numpy"), ("", "numpy"), ("numpy", "numpy")])
+def test_the_environment_names_the_library(library, used):
+    got = start("import minitorch_attn as mt; print(mt.backend.xp.name, mt.ones(2).device)", library)
+    assert got.stdout.split() == [used, "cpu"], got.stderr
+
+
+def test_an_unknown_library_is_refused_with_the_known_ones():
+    got = start("import minitorch_attn", "jax")
+    assert got.stderr.strip().splitlines()[-1] == (
+        "ValueError: there is no array library 'jax' here; it can be numpy, cupy, dpnp")
+
+
+def test_a_library_that_is_not_installed_is_named_with_how_to_install_it(monkeypatch):
+    def nothing(name):
+        raise ModuleNotFoundError("No module named 'cupy'", name="cupy")
+
+    monkeypatch.setattr(backend.importlib, "import_module", nothing)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'minitorch_attn\[cupy\]'"):
+        backend.load("cupy")
+
+
+def test_a_library_without_a_device_says_so_and_leaves_the_one_in_use(monkeypatch):
+    class NoDevice:
+        @staticmethod
+        def zeros(n):
+            raise OSError("no CUDA-capable device is detected")
+
+    monkeypatch.setattr(backend.importlib, "import_module", lambda name: NoDevice)
+    before = xp.name, xp.module
+    with pytest.raises(RuntimeError, match="cupy is installed, but cannot compute here: no CUDA-capable"):
+        xp.use("cupy" if before[0] != "cupy" else "dpnp")
+    assert (xp.name, xp.module) == before
+
+
+# The helpers
+
+def test_to_host_and_back():
+    a = draw(3, 5).astype("f4")
+    x = to_device(a)
+    assert isinstance(x, xp.ndarray) and x.dtype == np.float32 and to_device(x) is x
+    assert backend.library_of(x) == xp.name and backend.library_of(a) == "numpy"
+    back = to_host(x[:, ::-2])
+    assert isinstance(back, np.ndarray) and to_host(a) is a
+    np.testing.assert_array_equal(back, a[:, ::-2])
+    assert to_device([1, 2], np.dtype("f8")).dtype == np.float64
+    backend.synchronize()
+
+
+VIEWS = {
+    "whole": (..., ...), "rows": (slice(0, 3), slice(2, 4)), "rows apart": (slice(0, 2), slice(2, 4)),
+    "reversed": (slice(None, None, -1), slice(3, None)), "columns apart": ((..., 0), (..., 1)),
+    "interleaved": ((..., slice(0, None, 2)), (..., slice(1, None, 2))), "empty": (slice(0, 0), slice(0, 0)),
+    "steps": ((..., slice(0, None, 2)), (..., slice(2, None, 3))), "one entry": ((3, 4), (3, 4)),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_shares_memory(name):
+    first, second = VIEWS[name]
+    a = np.arange(5 * 7).reshape(5, 7)
+    wanted = bool(set(a[first].reshape(-1).tolist()) & set(a[second].reshape(-1).tolist()))
+    x = to_device(a)
+    assert backend.shares_memory(x[first], x[second]) == wanted
+    assert not backend.shares_memory(x[first], x.copy()[second])
+
+
+def test_whole_memory():
+    x = to_device(draw(5, 7))
+    assert backend.whole_memory(x) is x
+    parts = x[2:], x[:, 3], x.reshape(-1)[4:]
+    for part in parts:
+        whole = backend.whole_memory(part)
+        assert backend.shares_memory(whole, x[0]) and backend.shares_memory(whole, x[4, 6:])
+
+
+@pytest.mark.parametrize("offset, dims", [(0, (0, 1)), (2, (0, 1)), (-1, (2, 0)), (9, (1, 2))])
+def test_diagonal_view_is_written_through(offset, dims):
+    a = draw(3, 5, 4)
+    x = to_device(a)
+    y = backend.diagonal_view(x, offset, *dims)
+    np.testing.assert_array_equal(to_host(y), np.diagonal(a, offset, *dims), strict=True)
+    y[...] = 0
+    wanted = a.copy()
+    for where in np.ndindex(a.shape):
+        if where[dims[1]] - where[dims[0]] == offset:
+            wanted[where] = 0
+    np.testing.assert_array_equal(to_host(x), wanted)
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8", "i8"])
+@pytest.mark.parametrize("index, rows, width", [
+    ([3, 0, 3, 3, 1], 5, (2, 3)), ([2] * 37, 3, (5,)), (list(range(7)), 7, (2,)), ([], 4, (3,)), ([1, 1], 2, ()),
+    ([[4, 4, 2], [0, 4, 2]], 5, (7,)), ([0], 1, (0,))])
+def test_scatter_add(index, rows, width, kind):
+    index = np.array(index, dtype="i8")
+    target, values = (10 * draw(*shape, seed=i) for i, shape in enumerate([(rows, *width), (*index.shape, *width)]))
+    target, values = target.astype(kind), values.astype(kind)
+    wanted = target.astype("f8")
+    for where in np.ndindex(index.shape):
+        wanted[index[where]] += values[where]
+    x = to_device(target)
+    backend.scatter_add(x, to_device(index), to_device(values))
+    assert x.dtype == kind
+    np.testing.assert_allclose(to_host(x), wanted, rtol=1e-5 if kind == "f4" else 1e-12, atol=1e-5)
+
+
+def test_check_index():
+    backend.check_index(to_device(np.array([0, 4])), 5)
+    backend.check_index(to_device(np.zeros(0, "i8")), 0)
+    with pytest.raises(IndexError, match=r"ids must lie in \[0, 5\), got -1, 5"):
+        backend.check_index(to_device(np.array([[2, -1], [5, 0]])), 5, "ids")
+
+
+# The error function
+
+def erf(a):
+    return to_host(backend.erf(to_device(a)))
 
 
 @pytest.mark.parametrize("kind, absolute, relative", [
@@ -13,7 +145,7 @@ from minitorch_attn import backend
 def test_erf_accuracy(kind, absolute, relative):
     near = np.random.default_rng(0).uniform(0, 7, 20000)
     a = np.concatenate([near, np.logspace(-4 if kind == "f2" else -37, 3, 2000)]).astype(kind)
-    y = backend.erf(np.concatenate([a, -a]))
+    y = erf(np.concatenate([a, -a]))
     assert y.dtype == a.dtype
     wanted = np.array([math.erf(v) for v in a])
     off = np.abs(y[:a.size].astype("f8") - wanted)
@@ -23,7 +155,7 @@ def test_erf_accuracy(kind, absolute, relative):
 
 @pytest.mark.parametrize("kind, start", [("f2", 4.0), ("f4", 4.0), ("f8", 5.94)])
 def test_erf_is_exactly_one_far_out_and_never_beyond(kind, start):
-    y = backend.erf(np.linspace(0, 20, 100_001).astype(kind))
+    y = erf(np.linspace(0, 20, 100_001).astype(kind))
     assert y.max() == 1
     assert (y[np.linspace(0, 20, 100_001) > start] == 1).all()
 
@@ -32,7 +164,7 @@ def test_erf_is_exactly_one_far_out_and_never_beyond(kind, start):
 def test_erf_of_special_values_without_a_warning(kind):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        y = backend.erf(np.array([0.0, -0.0, math.inf, -math.inf, math.nan, 6e4, -6e4], kind))
+        y = erf(np.array([0.0, -0.0, math.inf, -math.inf, math.nan, 6e4, -6e4], kind))
     np.testing.assert_array_equal(y, np.array([0, 0, 1, -1, math.nan, 1, -1], kind))
     assert math.copysign(1, y[0]) == 1 and math.copysign(1, y[1]) == -1
 
@@ -41,9 +173,9 @@ def test_erf_of_special_values_without_a_warning(kind):
 def test_erf_of_shapes(kind):
     whole = np.random.default_rng(0).standard_normal((7, backend.ERF_BLOCK // 3)).astype(kind)  # several blocks
     before = whole.copy()
-    y = backend.erf(whole)
-    np.testing.assert_array_equal(y, np.stack([backend.erf(row) for row in whole]))
-    np.testing.assert_array_equal(backend.erf(whole.T), y.T)
+    y = erf(whole)
+    np.testing.assert_array_equal(y, np.stack([erf(row) for row in whole]))
+    np.testing.assert_array_equal(erf(whole.T), y.T)
     np.testing.assert_array_equal(whole, before)
-    assert backend.erf(np.zeros((3, 0), kind)).shape == (3, 0)
-    assert backend.erf(np.array(0.5, kind)).dtype == kind
+    assert erf(np.zeros((3, 0), kind)).shape == (3, 0)
+    assert erf(np.array(0.5, kind)).dtype == kind

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from benchmarks import attention
 from benchmarks.__main__ import TRAININGS
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -42,3 +43,11 @@ def test_benchmarks_print_a_table_and_write_figures(tmp_path):
 def test_wrong_input_is_named(arguments, named):
     got = subprocess.run([sys.executable, "-m", "benchmarks", *arguments], capture_output=True, text=True)
     assert got.returncode == 2 and named in got.stderr.splitlines()[-1]
+
+
+def test_attention_is_measured_at_each_length(capsys):
+    attention.main(["--lengths", "32", "64", "--longest-plain", "32"])
+    rows = [line.rsplit(maxsplit=3) for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [(kind, int(T)) for kind, T, *_ in rows] == [
+        ("plain", 32), *((kind, T) for kind in ("tiled", "window 256", "linear") for T in (32, 64))]
+    assert all(float(figure) > 0 for row in rows for figure in row[2:])

@@ -97,6 +97,44 @@ def test_set_grad_enabled_works_at_once_and_in_a_block():
     assert mt.is_grad_enabled()
 
 
+@pytest.mark.parametrize("mode", [False, True])
+def test_set_grad_enabled_as_decorator_sets_only_inside_the_function(mode):
+    @mt.set_grad_enabled(mode)
+    def inner():
+        return mt.is_grad_enabled()
+
+    assert mt.is_grad_enabled()
+    assert inner() is mode and mt.is_grad_enabled()
+    with mt.no_grad():
+        assert inner() is mode and not mt.is_grad_enabled()
+
+
+def test_inference_mode_by_argument():
+    for off in (mt.inference_mode(), mt.inference_mode(True), mt.inference_mode(mode=True)):
+        with off:
+            assert not mt.is_grad_enabled()
+        assert mt.is_grad_enabled()
+    with mt.inference_mode(False):
+        assert mt.is_grad_enabled()
+    with mt.no_grad(), mt.inference_mode(mode=False):
+        assert mt.is_grad_enabled()
+    assert mt.is_grad_enabled()
+
+    @mt.inference_mode
+    def bare():
+        return mt.is_grad_enabled()
+
+    @mt.inference_mode(mode=True)
+    def called():
+        return mt.is_grad_enabled()
+
+    @mt.inference_mode(False)
+    def without():
+        return mt.is_grad_enabled()
+
+    assert (bare(), called(), without()) == (False, False, True)
+
+
 def test_record_lines_names_the_calling_line():
     x = mt.tensor([2.0], requires_grad=True)
     assert (x * x).node.line is None

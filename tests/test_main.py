@@ -15,7 +15,8 @@ def test_info_prints():
     assert got.returncode == 0 and got.stdout.startswith("minitorch_attn") and got.stderr == ""
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["run", "--help"], ["info", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["run", "--help"], ["gradcheck", "--help"],
+                                       ["info", "--help"]])
 def test_help_names_the_command_that_was_called(arguments, capsys):
     with pytest.raises(SystemExit) as end:
         main(arguments)
@@ -25,8 +26,8 @@ def test_help_names_the_command_that_was_called(arguments, capsys):
 @pytest.mark.parametrize("arguments, named", [
     ([], "COMMAND"), (["dance"], "dance"), (["demo", "--steps", "0"], "from 1 on, got '0'"),
     (["demo", "--steps", "many"], "many"), (["demo", "--seed", "-1"], "-1"),
-    (["demo", "--seed", str(2**64)], str(2**64)), (["demo", "--colour"], "--colour"),
-    (["run"], "SCRIPT.py"), (["info", "more"], "more")])
+    (["demo", "--seed", str(2**64)], str(2**64)), (["demo", "--colour"], "--colour"), (["demo", "--backend", "jax"], "jax"),
+    (["run"], "SCRIPT.py"), (["gradcheck", "--against", "jax"], "jax"), (["info", "more"], "more")])
 def test_wrong_input_is_named_and_ends_with_status_2(arguments, named, capsys):
     with pytest.raises(SystemExit) as end:
         main(arguments)

@@ -105,7 +105,8 @@ def test_attention_shows_queries_down_and_keys_across(monkeypatch):
 
 
 def test_masks_are_drawn_side_by_side(monkeypatch, tmp_path):
-    masks = {"causal": F.causal_mask(5), "padding": F.causal_mask(5) & F.padding_mask([3], 5), "long": F.causal_mask(64)}
+    causal = F.causal_mask(5)
+    masks = {"causal": causal, "padding": causal & F.padding_mask([3], 5), "long": F.causal_mask(64)}
     assert read_png(plot.mask(masks, str(tmp_path / "masks.png"))).shape[1] > 600
     figures = []
     monkeypatch.setattr(plot, "save", lambda figure, path: figures.append(figure))

@@ -20,8 +20,12 @@ MANY = 150   # a call with more entries than this is checked along random direct
 SAME = 1e-9  # how near PyTorch's gradient has to be, as a part of its largest entry
 
 RANDOM = {"dropout", "dropout1d", "dropout2d", "Dropout", "Dropout1d", "Dropout2d"}
-OURS_ALONE = RANDOM | {"attention_weights", "rnn", "gru", "lstm", "rnn_tanh_cell", "rnn_relu_cell", "gru_cell",
-                       "lstm_cell"}  # not compared with PyTorch: other random numbers, or no such function there
+NOT_IN_TORCH = set("""
+    attention_weights tiled_attention linear_attention linear_attention_step joint_attention stream_shares additive_attention
+    additive_scores kernel_pooling kernel_weights masked_softmax hopfield_update hopfield_energy apply_rotary rotary
+    resize_grid additive_mask route_top balance_loss swiglu rnn gru lstm rnn_tanh_cell rnn_relu_cell gru_cell lstm_cell
+    TransformerBlock FeedForward SwiGLU AdditiveAttention GroupedQueryAttention JointAttention JointBlock MixtureOfExperts
+    LearnedPositions GridPositions SinusoidalPositions RotaryEmbedding""".split())
 ZERO = {"zero_"}  # right, but zero everywhere
 
 
@@ -37,6 +41,11 @@ class Row(NamedTuple):
     against: float | None
     seconds: float
     report: object
+
+
+def base(name):
+    """The name of the operation itself, without what tells samples apart."""
+    return name.split(":")[0]
 
 
 def names():
@@ -58,15 +67,16 @@ def flattened(arguments):
 
 def operation(library, name, put, kwargs):
     """The sample call of operation `name` of `library` (this package or torch) as a function of its tensors."""
+    name = base(name)
     functional = library.nn.functional
     kwargs = {k: v for k, v in kwargs.items() if k != "_fixed"}
     special = {
-        "T": lambda x: x.T, "mT": lambda x: x.mT, "getitem": lambda x, index: x[index],
+        "T": lambda x: x.T, "contiguous": lambda x: x.T.contiguous(), "mT": lambda x: x.mT, "getitem": lambda x, index: x[index],
         "gelu_tanh": lambda x, **k: functional.gelu(x, **k), "unfold_windows": lambda x, k: functional.unfold(x, k),
         "unfold": lambda x, *a: x.unfold(*a), "setitem": written, "rsub": library.rsub,
         "einsum": lambda *x, equation: library.einsum(equation, *x), "stack": lambda x: library.stack(x, 1),
         "meshgrid": lambda x, indexing: library.meshgrid(*x, indexing=indexing),
-        "expand": lambda x, size: x.expand(*size), "norm": lambda x, dim: library.norm(x, 2, dim),
+        "expand": lambda x, size: x.expand(*size), "norm": lambda x, p, dim: library.norm(x, p, dim),
         "cumsum": lambda x, dim: library.cumsum(x, dim), "lstm_cell": lambda x, state, *w: functional.lstm_cell(
             x, tuple(state), *w),
     }
@@ -172,7 +182,7 @@ def check_up(name, against=None, draw=None):
     ok = report.ok or (name in ZERO and all(a.ok for a in report.arguments))
     error = max([relative(a.analytic, a.numeric) for a in report.arguments if a.analytic is not None], default=0.0)
     compared = None
-    if against is not None and name not in OURS_ALONE:
+    if against is not None and base(name) not in NOT_IN_TORCH | RANDOM:
         theirs = operation(against, name, put, kwargs) if layer is None else torch_twin(against, name, layer, put, s)
         compared = difference(against, fn, theirs, arrays, fixed, layer)
         ok = ok and compared < SAME
@@ -241,9 +251,10 @@ def checkup(chosen=(), against=None):
         The exit status: 0 if all are right, 1 if any is not, 2 for a name that does not exist or a library that is
         missing.
     """
-    unknown = [name for name in chosen if name not in names()]
+    known = {base(name) for name in names()}
+    unknown = [name for name in chosen if name not in known]
     if unknown:
-        near = [n for u in unknown for n in difflib.get_close_matches(u, names(), 3)]
+        near = [n for u in unknown for n in difflib.get_close_matches(u, known, 3)]
         print(f"minitorch-attn gradcheck: there is no {', '.join(unknown)}" + (f"; perhaps {', '.join(near)}" if near else
               ""), file=sys.stderr)
         return 2
@@ -255,14 +266,15 @@ def checkup(chosen=(), against=None):
             print(f"minitorch-attn gradcheck: {against} is not installed", file=sys.stderr)
             return 2
     began, wrong = time.perf_counter(), []
-    print(f"{'':34} {'differences':>12} {'PyTorch':>9} {'seconds':>8}")
-    for name in chosen or names():
+    print(f"{'':44} {'differences':>12} {'PyTorch':>9} {'seconds':>8}")
+    asked = [name for name in names() if not chosen or base(name) in chosen]
+    for name in asked:
         row = check_up(name, torch)
         compared = "-" if row.against is None else f"{row.against:.0e}"
-        print(f"{row.name:28} {'ok' if row.ok else 'WRONG':5} {row.error:12.0e} {compared:>9} {row.seconds:8.2f}", flush=True)
+        print(f"{row.name:38} {'ok' if row.ok else 'WRONG':5} {row.error:12.0e} {compared:>9} {row.seconds:8.2f}", flush=True)
         wrong += [] if row.ok else [row]
     for row in wrong:
         print(f"\n{row.report}")
-    count = len(chosen or names())
+    count = len(asked)
     print(f"\n{count - len(wrong)} of {count} right, {time.perf_counter() - began:.0f} s")
     return 1 if wrong else 0

@@ -49,13 +49,13 @@ class Point:
         return self.from_backward[i]
 
     def altered(self, i, changes):
-        """The true Jacobian by argument i while other arguments have the values `changes`: {number: array}."""
+        """The function `values` of `Case.if_near` while other arguments have the values `changes`: {number: array}."""
         arrays = [changes.get(k, a) for k, a in enumerate(self.arrays)]
-        return self.jacobian(i, lambda: self.subject.values(arrays), arrays[i])
+        return lambda: self.subject.values(arrays)
 
-    def replaced(self, i, slot, array):
-        """The true Jacobian by argument i while the input number `slot` (a mask, say) is `array`."""
-        return self.jacobian(i, lambda: self.subject.values(self.arrays, {slot: Tensor.wrap(to_device(array))}))
+    def replaced(self, slot, array):
+        """The same while the input number `slot` (a mask, say) is `array`."""
+        return lambda: self.subject.values(self.arrays, {slot: Tensor.wrap(to_device(array))})
 
     def by_slot(self, i, slot):
         """The true Jacobian by argument i, passed as several inputs, if only the one at `slot` changes."""
@@ -116,13 +116,44 @@ class Case:
         self.J, self.A = point.true(i), point.wrong(i)
         self.error = numpy.abs(self.A - self.J)
         self.size = numpy.abs(self.J).max(initial=0)
+        self.way = numpy.random.default_rng(0).standard_normal(self.x.shape)
         self.bad = (self.error > 1e-7 * max(self.size, self.error.max(initial=0))).any(axis=0)
 
     def explains(self, candidate):
-        """Whether the matrix `candidate` is what backward computes."""
+        """Whether the matrix `candidate` (None for none) is what backward computes."""
+        if candidate is None:
+            return False
         worst = self.error.max(initial=0)
         return candidate.shape == self.A.shape and worst > 1e-7 * self.size and bool(
             numpy.abs(self.A - candidate).max(initial=0) <= EXPLAINED * worst)
+
+    def if_near(self, values, x=None):
+        """The Jacobian of ``values()`` by `x` (the argument's array unless given), if it may be what backward computes.
+
+        Its slope along one random direction decides; otherwise, and where the function is not defined, None.
+        """
+        x = self.x if x is None else x
+        start, way = x.copy(), self.way
+        try:
+            y = values()
+            if y.shape != self.point.y.shape:
+                return None
+
+            def along(t):
+                x[...] = start + t[0] * way
+                return values()
+
+            slope = slopes(along, numpy.zeros(1), self.point.noise, rounds=(4,)).value[0]
+            x[...] = start
+            found = self.A @ way.reshape(-1)
+            if numpy.abs(slope - found).max(initial=0) > 1e-4 * max(numpy.abs(self.error @ numpy.abs(way.reshape(-1))).max(),
+                                                                    1e-300):
+                return None
+            return self.point.jacobian(self.i, values, x)
+        except (ArithmeticError, ValueError, RuntimeError, IndexError, TypeError):
+            return None
+        finally:
+            x[...] = start
 
     def only_bad(self, matrix):
         """`matrix` in the columns where the gradient is wrong, and J in the others."""

@@ -8,6 +8,7 @@ import itertools
 
 import numpy
 
+from .evidence import Case
 from .kernels import attention_parts, coupled_parts, normalization_parts
 
 TINY = 1e-9  # what counts as zero, as a part of the largest slope
@@ -69,8 +70,8 @@ def transpose(case):
                 yield f"axes in the order {order}", J[:, places(x).transpose(order).reshape(-1)]
     for k, name, other in case.others():
         if other.ndim > 1 and other.shape[-1] == other.shape[-2] > 1:
-            yield f"{name} is not transposed, or once too often", case.point.altered(case.i, {
-                k: other.swapaxes(-1, -2).copy()})
+            yield f"{name} is not transposed, or once too often", case.if_near(case.point.altered(
+                case.i, {k: other.swapaxes(-1, -2).copy()}))
 
 
 def misplaced(case):
@@ -87,8 +88,8 @@ def misplaced(case):
     for k, name, other in case.others():
         if other.ndim > 1 and case.y is not None:
             for axes in (-1, (-2, -1)):
-                yield f"{name} is read in reverse order", case.point.altered(case.i, {
-                    k: numpy.flip(other, axes).copy()})
+                yield f"{name} is read in reverse order", case.if_near(case.point.altered(
+                    case.i, {k: numpy.flip(other, axes).copy()}))
 
 
 def unsummed_broadcast(case):
@@ -238,17 +239,16 @@ def ignored_upstream(case):
 def wrong_axis(case):
     """The function on an input with two axes exchanged works along the other of them."""
     x = case.x
-    for p, q in itertools.combinations(range(x.ndim), 2) if x.ndim < 5 else ():
+    if x.ndim > 4 or rearranges(case.J):
+        return
+    for p, q in itertools.combinations(range(x.ndim), 2):
         if x.shape[p] > 1 or x.shape[q] > 1:
-            candidate = exchanged(case, p, q)
-            if candidate is not None:
-                yield f"{case.argument.axes[p]} and {case.argument.axes[q]} are exchanged", candidate
+            yield f"{case.argument.axes[p]} and {case.argument.axes[q]} are exchanged", exchanged(case, p, q)
 
 
 def exchanged(case, p, q):
-    """The Jacobian of f(x with axes p and q exchanged), its result put back if it has x's shape; None if undefined."""
-    point, arrays = case.point, list(case.point.arrays)
-    x = case.x.copy()
+    """The Jacobian of f(x with axes p and q exchanged), its result put back if it has x's shape."""
+    arrays, x = list(case.point.arrays), case.x.copy()
 
     def values():
         arrays[case.i] = numpy.ascontiguousarray(x.swapaxes(p, q))
@@ -257,29 +257,27 @@ def exchanged(case, p, q):
             raise ValueError("another form of result")
         return (y[0].swapaxes(p, q) if case.alike and y[0].shape == arrays[case.i].shape else y[0]).reshape(-1)
 
-    try:
-        if values().size != len(case.J):
-            return None
-        return point.jacobian(case.i, values, x)
-    except (ArithmeticError, ValueError, RuntimeError, IndexError, TypeError):
-        return None
+    return case.if_near(values, x)
 
 
 def mask_ignored(case):
     silent = numpy.abs(case.J).max(axis=0, initial=0) <= TINY * case.size
     if case.size and not silent.all() and (silent | ~case.bad).all():
         yield "entries without influence on the result get a gradient", case.only_bad(case.A)
+    if not case.A[:, case.bad].any():
+        return  # zeros are another mistake
     for slot, name, mask in case.subject.mask_slots():
         for value in (True, False):
-            yield f"{name} is not applied", case.point.replaced(case.i, slot, numpy.full_like(mask, value))
+            yield f"{name} is not applied", case.if_near(case.point.replaced(slot, numpy.full_like(mask, value)))
     for k, name, other in case.others():
         if (other == -numpy.inf).any():
-            yield f"{name} is not applied", case.point.altered(case.i, {k: numpy.where(other == -numpy.inf, 0.0, other)})
+            yield f"{name} is not applied", case.if_near(case.point.altered(
+                case.i, {k: numpy.where(other == -numpy.inf, 0.0, other)}))
 
 
 def mask_inverted(case):
     for slot, name, mask in case.subject.mask_slots():
-        yield f"{name} is inverted", case.point.replaced(case.i, slot, ~mask)
+        yield f"{name} is inverted", case.if_near(case.point.replaced(slot, ~mask))
     if case.alike and diagonal(case.J) and not case.subject.masks:
         slope, silent = numpy.diag(case.J), numpy.abs(numpy.diag(case.J)) <= TINY * case.size
         reached = numpy.abs(numpy.diag(case.A)) > TINY * case.size
@@ -291,10 +289,11 @@ def missing_factor(case):
     if proportional(case):
         return
     used = numpy.abs(case.J) > TINY * case.size
-    yield "the local derivative itself: g is passed on as it is", used.astype(float)
+    if passes_on(case):
+        yield "the local derivative itself: g is passed on as it is", used.astype(float)
     for k, name, other in case.others():
         if not (other == 1).all():
-            yield f"{name}, as if it were 1 everywhere", case.point.altered(case.i, {k: numpy.ones_like(other)})
+            yield f"{name}, as if it were 1 everywhere", case.if_near(case.point.altered(case.i, {k: numpy.ones_like(other)}))
     for name, q, by_result in quantities(case):
         with numpy.errstate(all="ignore"):
             candidate = case.J / (q[:, None] if by_result else q)
@@ -308,12 +307,10 @@ def missing_factor(case):
 
 
 def quantities(case):
-    """Numbers that often are factors of a derivative: (name, flat array, whether one number for each result)."""
-    found = [("x", case.x, False)]
+    """Numbers that often are factors of a derivative: (name, flat array, whether it has one number for each result)."""
+    found = [(case.argument.name, case.x, False)]
     if case.y is not None:
-        found.append(("y", case.y, True))
-        if case.alike:
-            found.append(("y", case.y, False))
+        found += [("result", case.y, True)] + [("result", case.y, False)] * case.alike
         for _, name, other in case.others():
             if other.shape == case.x.shape:
                 found.append((name, other, False))
@@ -323,8 +320,8 @@ def quantities(case):
         v = v.reshape(-1)
         with numpy.errstate(all="ignore"):
             forms = {f"{name}": v, f"1/{name}": 1 / v, f"{name}^2": v * v, f"1/{name}^2": 1 / (v * v),
-                     f"1 - {name}": 1 - v, f"{name}(1 - {name})": v * (1 - v), f"1/({name}(1 - {name}))": 1 / (v - v * v),
-                     f"log {name}": numpy.log(v), f"1 - {name}^2": 1 - v * v}
+                     f"1 - {name}": 1 - v, f"1 - {name}^2": 1 - v * v, f"log {name}": numpy.log(v),
+                     f"{name} (1 - {name})": v * (1 - v), f"1/({name} (1 - {name}))": 1 / (v * (1 - v))}
         for form, q in forms.items():
             if numpy.isfinite(q).all():
                 yield form, q, by_result
@@ -338,9 +335,22 @@ def fits(shape, into):
         return False
 
 
+def passes_on(case):
+    """Whether g goes on without a factor to every entry that has an influence, which is read once."""
+    used = numpy.abs(case.J) > TINY * case.size
+    return case.explains(used.astype(float)) and case.point.uses(case.i) < 2
+
+
 def swapped(case):
     for k, name, other in case.others():
-        if other.shape == case.x.shape:
+        if other.shape != case.x.shape or not case.explains(case.point.true(k)):
+            continue
+        if case.alike and diagonal(case.A) and (numpy.abs(numpy.diag(case.A) - 1) < TINY).all():
+            continue  # g itself, which need not be meant for the other
+        # unless the other's gradient is this one's in exchange, a simpler mistake may come to the same
+        mutual = Case(case.point, k).explains(case.J)
+        simpler = passes_on(case) or any(case.explains(c) for _, c in (*sign(case), *mask_inverted(case)))
+        if mutual or not simpler:
             yield f"this is the gradient of {name}", case.point.true(k)
 
 

@@ -72,7 +72,7 @@ def slopes(values, x, noise, first_step=FIRST_STEP, entries=None, rounds=ROUNDS)
         coarse = numpy.abs(steps[min(3, len(steps) - 1)]).max(axis=1)[:, None]
         unsure = (part.error > numpy.maximum(GOAL * scale, 16 * noise / coarse)).any(axis=1)
         todo, ups, downs, steps = todo[unsure], ups[:, unsure], downs[:, unsure], steps[:, unsure]
-    return found
+    return found._replace(error=numpy.where(numpy.isinf(found.error), 0.0, found.error))  # a kink: no slope
 
 
 def take_steps(values, x, entries, count, first_step, ups, downs, steps):
@@ -119,10 +119,9 @@ def extrapolate(y, ups, downs, steps, noise):
     size = numpy.nanmax(numpy.abs(numpy.where(numpy.isfinite(value), value, 0)), axis=1, initial=0, keepdims=True)
     # a smooth curve's two slopes approach each other like h, a kink's do not
     kink = (numpy.abs(bend) > 0.7 * numpy.abs(before)) & (numpy.abs(bend) > 1e-5 * size + 50 * noise / plus[-1])
-    kink |= ~numpy.isfinite(error)
     nowhere = ~numpy.isfinite(y)  # a result that is infinite or NaN at x itself has no slope
-    value, error = (numpy.where(nowhere | ~numpy.isfinite(error), 0.0, v) for v in (value, error))
-    return Slopes(value, error, kink & ~nowhere, left[-1], right[-1], step)
+    value, error = numpy.where(nowhere | numpy.isinf(error), 0.0, value), numpy.where(nowhere, 0.0, error)
+    return Slopes(value, error, (kink | numpy.isinf(error)) & ~nowhere, left[-1], right[-1], step)
 
 
 @numpy.errstate(all="ignore")

@@ -9,7 +9,7 @@ from .causes import CAUSES
 
 __all__ = ["ArgumentReport", "GradReport", "Guard"]
 
-WIDTH = 100
+WIDTH = 80
 
 
 @dataclass
@@ -67,22 +67,24 @@ class ArgumentReport:
 
     def lines(self):
         """The report of this argument as lines of text."""
-        head = f"  {self.name} {self.shape}".ljust(34) + ("ok   " if self.ok else "WRONG")
+        head = f"  {self.name} {self.shape}".ljust(30)
         if self.ok:
             doubt = float(self.uncertainty.max(initial=0)) if self.uncertainty is not None else 0.0
-            kinks = f"; {self.kinks} entries on a kink left out" if self.kinks else ""
-            return [f"{head}  off by {self.error:.0e} at most, differences uncertain by {doubt:.0e}{kinks}"]
-        return [f"{head}  {'likely cause: ' if self.cause != 'unclear' else 'cause '}{self.cause}", *self.findings()]
+            kinks = f", {self.kinks} on a kink" if self.kinks else ""
+            return [f"{head} ok     off by {self.error:.0e}, differences by {doubt:.0e}{kinks}"]
+        named = f"likely cause: {self.cause}" if self.cause != "unclear" else "cause unclear"
+        return [f"{head} WRONG  {named}", *self.findings()]
 
     def findings(self):
         """The lines below a wrong argument's first one."""
         if self.worst_index is not None:
             i = self.worst_index
-            at = ", ".join(f"{name} {k}" for name, k in zip(self.axes, i))
+            at = ", ".join(f"{name} {k}" for name, k in zip(self.axes, i) if not name.startswith("axis "))
             place = f"{self.name}[{', '.join(map(str, i))}]" if i else self.name
-            yield f"    worst entry  {place}" + (f"  ({at})" if i else "")
-            yield f"                 backward  {self.analytic[i]:+.9e}"
-            yield f"                 numeric   {self.numeric[i]:+.9e}  +- {self.uncertainty[i]:.0e} (step {self.step:.0e})"
+            yield f"    worst entry  {place}" + (f"  ({at})" if at else "")
+            yield f"    backward     {self.analytic[i]:+.9e}"
+            yield f"    differences  {self.numeric[i]:+.9e}, within {self.uncertainty[i]:.0e} (step {self.step:.0e})"
+        if self.where and self.worst_index is not None:
             yield f"    where        {self.where}"
         told = CAUSES[self.cause]
         meaning = told.meaning + (f": {self.detail}" if self.detail else "")
@@ -133,7 +135,7 @@ class GradReport:
         """The first line of the report."""
         wrong = sum(not a.ok for a in self.arguments)
         if wrong:
-            return f"WRONG: {wrong} of {len(self.arguments)} gradients"
+            return f"WRONG, {wrong} of {len(self.arguments)}"
         return "FAILED: this check proves nothing" if not self.ok else "ok"
 
     def __str__(self):
@@ -141,8 +143,9 @@ class GradReport:
         lines = [f"Gradients of {self.title}: {self.verdict} ({self.seconds:.2f} s{mode})"]
         for argument in self.arguments:
             lines += argument.lines()
+        told = {a.detail for a in self.arguments}
         for guard in self.guards:
-            lines += wrapped("  ! " if guard.fatal else "  note: ", guard.message)
+            lines += [] if guard.message in told else wrapped("  ! " if guard.fatal else "  note: ", guard.message)
         return "\n".join(lines)
 
     __repr__ = __str__

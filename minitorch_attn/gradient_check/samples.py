@@ -1,7 +1,7 @@
 """A sample call of every differentiable operation and layer, for sizes and numbers to be drawn.
 
 `OPERATIONS` and `LAYERS` are tables from a name to a function of a `Draw`. The same call is made of this package and of
-PyTorch, which have the names in common.
+PyTorch, which have the names in common. What stands behind a colon only tells several samples of one operation apart.
 """
 import numpy
 
@@ -83,10 +83,12 @@ OPERATIONS = {
     **same("log log2 log10 log1p sqrt rsqrt reciprocal", lambda s: call(s.positive("AB"))),
     **same("asin arcsin acos arccos erfinv", lambda s: call(s.uniform("AB", -0.8, 0.8))),
     **same("tan", lambda s: call(s.uniform("AB", -1, 1))),
-    **same("abs absolute frac relu relu6 hardtanh nan_to_num", lambda s: call(s.apart("AC"))),
+    **same("abs absolute frac relu nan_to_num", lambda s: call(s.apart("AC"))),
+    **same("relu6 hardtanh", lambda s: call(10 * s.apart("AC"))),
     **same("add sub subtract mul multiply rsub logaddexp", lambda s: call(s("ABC"), s("B1"))),
     **same("div divide true_divide", lambda s: call(s("ABC"), s.positive("B1"))),
     **same("pow float_power", lambda s: call(s.positive("ABC"), s("B1"))),
+    "pow: to a number": lambda s: call(s.positive("AB"), 2.5),
     **same("remainder fmod", lambda s: call(s.apart("AB"), s.uniform("1B", 9.0, 10.0))),
     **same("maximum minimum", lambda s: call(s.apart("AC"), s.apart("1C") + 0.05)),
     "lerp": lambda s: call(s("AB"), s("1B"), s("A1")),
@@ -102,7 +104,7 @@ OPERATIONS = {
     **same("max min", lambda s: call(s.apart("ABC"), dim=1)),
     "logsumexp": lambda s: call(s("ABC"), dim=1),
     **same("prod cumsum cumprod", lambda s: call(s("ABC"), dim=1)),
-    "norm": lambda s: call(s.positive("ABC"), dim=1),
+    **{f"norm: p = {p}": lambda s, p=p: call(s.apart("ABC"), p, 1) for p in (1.0, 2.0, 3.0, numpy.inf)},
     # shapes
     **same("reshape view", lambda s: call(s("ABC"), (s["C"], s["A"] * s["B"]))),
     **same("reshape_as view_as", lambda s: call(s("ABC"), s("CBA"))),
@@ -121,7 +123,8 @@ OPERATIONS = {
     "split": lambda s: call(s("A5C"), 2, dim=1),
     "chunk": lambda s: call(s("A5C"), 2, dim=1),
     "unbind": lambda s: call(s("ABC"), dim=1),
-    **same("diagonal diag", lambda s: call(s("45"), 1)),
+    "diagonal": lambda s: call(s("45"), 1),
+    "diag": lambda s: call(s("C"), 1),
     "unfold": lambda s: call(s("A7"), 1, 3, 2),
     "flip": lambda s: call(s("ABC"), (0, 2)),
     "roll": lambda s: call(s("ABC"), 2, 1),
@@ -170,10 +173,15 @@ OPERATIONS = {
     "rms_norm": lambda s: call(s("AB5"), (5,), s("5"), eps=1e-5),
     "group_norm": lambda s: call(s("A43"), 2, s("4"), s("4")),
     "batch_norm": lambda s: call(s("5BA"), s("B"), s.positive("B"), s("B"), s("B"), training=True, _fixed=(1, 2)),
+    "batch_norm: evaluation": lambda s: call(s("5BA"), s("B"), s.positive("B"), s("B"), s("B"), _fixed=(1, 2)),
+    "layer_norm: two axes": lambda s: call(s("AB4"), s.shape("B4"), s("B4")),
     "normalize": lambda s: call(s("ABC"), dim=1),
     "cosine_similarity": lambda s: call(s("ABC"), s("1BC"), dim=1),
     # losses
     "cross_entropy": lambda s: call(s("DC"), s.ids("D", "C"), s.positive("C"), label_smoothing=0.1, _fixed=(2,)),
+    "cross_entropy: of probabilities": lambda s: call(s("DC"), s.simplex("DC")),
+    "cross_entropy: images, ignored": lambda s: call(s("AC3"), numpy.full(s.shape("A3"), 0) - 100 * (
+        numpy.arange(3) == 1), reduction="sum"),
     "nll_loss": lambda s: call(s("DC"), s.ids("D", "C"), s.positive("C"), _fixed=(2,)),
     **same("mse_loss", lambda s: call(s("AB"), s("AB"))),
     "l1_loss": lambda s: call(s.apart("AC"), s.apart("AC") + 0.05),
@@ -181,9 +189,35 @@ OPERATIONS = {
     "binary_cross_entropy": lambda s: call(s.uniform("AB", 0.2, 0.8), s.uniform("AB", 0.2, 0.8)),
     "binary_cross_entropy_with_logits": lambda s: call(s.apart("AC"), s.uniform("AC", 0.2, 0.8)),
     "kl_div": lambda s: call(s("AB"), s.simplex("AB"), reduction="batchmean"),
+    "kl_div: of logarithms": lambda s: call(s("AB"), s("AB"), log_target=True),
     # attention and the other kernels
-    "scaled_dot_product_attention": lambda s: call(s("ABC"), s("AD"+"C"), s("AD5"), s.lines("BD")),
+    "scaled_dot_product_attention": lambda s: call(s("ABC"), s("ADC"), s("AD5"), s.lines("BD")),
+    "scaled_dot_product_attention: bias": lambda s: call(s("ABC"), s("ADC"), s("AD5"), s("A1D")),
+    "scaled_dot_product_attention: causal": lambda s: call(s("A5C"), s("A5C"), s("A5B"), is_causal=True, scale=0.5),
+    "scaled_dot_product_attention: grouped": lambda s: call(s("A4BC"), s("A2DC"), s("A2D5"), enable_gqa=True),
     "attention_weights": lambda s: call(s("ABC"), s("ADC"), s.lines("BD")),
+    "tiled_attention": lambda s: call(s("A5C"), s("A5C"), s("A5B"), is_causal=True, window=3, tile=2),
+    "linear_attention": lambda s: call(s("A5C"), s("A5C"), s("A5B"), is_causal=True, chunk=2),
+    "tiled_attention: bias": lambda s: call(s("A4BC"), s("A2DC"), s("A2D5"), s("BD"), enable_gqa=True, tile=2),
+    "linear_attention: masked": lambda s: call(s("ABC"), s("ADC"), s("AD5"), s.lines("AD")),
+    "linear_attention_step": lambda s: call(s("AC"), s("AC"), s("AB"), s.positive("AC")[:, :, None] * s.positive("A14")),
+    "joint_attention": lambda s: call([s("ABC"), s("A2C")], [s("ABC"), s("A2C")], [s("AB4"), s("A24")]),
+    "stream_shares": lambda s: call([s("ABC"), s("A2C")], [s("ABC"), s("A2C")]),
+    "additive_attention": lambda s: call(s("AB2"), s("AC3"), s("AC2"), s("42"), s("43"), s("4"), s.lines("BC")),
+    "additive_scores": lambda s: call(s("AB4"), s("AC4"), s("4")),
+    "kernel_pooling": lambda s: call(s("AB2"), s("AC2"), s("AC3"), s.positive("")),
+    "kernel_weights": lambda s: call(s("AB2"), s("AC2"), s.positive("B1")),
+    "masked_softmax": lambda s: call(s("ABC"), s.lines("BC")),
+    "hopfield_update": lambda s: call(s("BC"), s("DC"), beta=0.5, steps=2),
+    "hopfield_energy": lambda s: call(s("BC"), s("DC"), beta=0.5),
+    "apply_rotary": lambda s: call(s("ABC6"), s("C3"), s("C3"), _fixed=(1, 2)),
+    "rotary": lambda s: call(s("ABC6"), 2),
+    "rotary: neighbours": lambda s: call(s("ABC6"), dim=4, interleaved=True),
+    "resize_grid": lambda s: call(s("A34B"), 5, 2),
+    "additive_mask": lambda s: call(s.truths("BC"), s("ABC")),
+    "route_top": lambda s: call(s.apart("A5") + 3, 2),
+    "balance_loss": lambda s: call(s.simplex("D5"), s.ids("D2", 5)),
+    "swiglu": lambda s: call(s("AB"), s("AB")),
     "linear": lambda s: call(s("ABC"), s("DC"), s("D")),
     "embedding": lambda s: call(s.ids("AD", 5), s("6B"), padding_idx=5),
     "conv1d": lambda s: call(s("A47"), s("622"), s("6"), stride=2, padding=1, groups=2),
@@ -192,9 +226,11 @@ OPERATIONS = {
     "avg_pool2d": lambda s: call(s("AB45"), 2, stride=1),
     "max_pool1d": lambda s: call(s.apart("AB7"), 3, stride=2, padding=1),
     "max_pool2d": lambda s: call(s.apart("A145"), 2, stride=1),
-    "pad": lambda s: call(s("AB5"), (1, 2), mode="reflect"),
+    "pad": lambda s: call(s("AB5"), (1, 2, -1, 0)),
+    "pad: reflect": lambda s: call(s("AB5"), (1, 2), mode="reflect"),
+    "pad: circular": lambda s: call(s("AB5"), (1, 2), mode="circular"),
     "unfold_windows": lambda s: call(s("A245"), 2),
-    "fold": lambda s: call(s("A8"+"6"), (3, 4), 2),
+    "fold": lambda s: call(s("A86"), (3, 4), 2),
     **same("dropout", lambda s: call(s("AC"), 0.3)),
     "dropout1d": lambda s: call(s("ABC"), 0.3),
     "dropout2d": lambda s: call(s("ABC2"), 0.3),
@@ -275,6 +311,20 @@ LAYERS = {
         4, 2, 3, dropout=0.0, activation="gelu", batch_first=True), 1), lambda s: call(s("AB4"), s("A24"))),
     "Transformer": (lambda nn, s: nn.Transformer(4, 2, 1, 1, 3, dropout=0.0, activation="gelu", batch_first=True),
                     lambda s: call(s("AB4"), s("A24"))),
+    "TransformerBlock": (lambda nn, s: nn.TransformerBlock(4, 2, nn.SwiGLU(4, 3), norm="rms", cross=True, bias=False),
+                         lambda s: call(s("AB4"), s("A24"))),
+    "FeedForward": (lambda nn, s: nn.FeedForward(s["B"], 5), lambda s: call(s("AB"))),
+    "SwiGLU": (lambda nn, s: nn.SwiGLU(s["B"], 5), lambda s: call(s("AB"))),
+    "GroupedQueryAttention": (lambda nn, s: nn.GroupedQueryAttention(8, 4, 2, qk_norm=True),
+                              lambda s: call(s("AB8"))),
+    "JointAttention": (lambda nn, s: nn.JointAttention((4, 6), 2), lambda s: call([s("AB4"), s("A26")])),
+    "JointBlock": (lambda nn, s: nn.JointBlock((4, 6), 2), lambda s: call([s("AB4"), s("A26")])),
+    "AdditiveAttention": (lambda nn, s: nn.AdditiveAttention(2, 3, 4), lambda s: call(s("AB2"), s("AC3"), s("AC2"))),
+    "MixtureOfExperts": (lambda nn, s: nn.MixtureOfExperts(4, 3, 2, 5), lambda s: call(s("AB4"))),
+    "LearnedPositions": (lambda nn, s: nn.LearnedPositions(7, s["B"]), lambda s: call(s("A5B"))),
+    "GridPositions": (lambda nn, s: nn.GridPositions(2, 3, s["B"]), lambda s: call(s("A6B"))),
+    "SinusoidalPositions": (lambda nn, s: nn.SinusoidalPositions(4), lambda s: call(s("AB4"))),
+    "RotaryEmbedding": (lambda nn, s: nn.RotaryEmbedding(4), lambda s: call(s("ABC4"))),
     "CrossEntropyLoss": (lambda nn, s: nn.CrossEntropyLoss(), lambda s: call(s("DC"), s.ids("D", "C"))),
     "NLLLoss": (lambda nn, s: nn.NLLLoss(), lambda s: call(s("DC"), s.ids("D", "C"))),
     "MSELoss": (lambda nn, s: nn.MSELoss(), lambda s: call(s("AB"), s("AB"))),
@@ -291,7 +341,8 @@ NOT_DIFFERENTIABLE = {
     "their result is of whole numbers or truth values":
         "all any argmax argmin argsort argwhere bincount bitwise_and bitwise_not bitwise_or bitwise_xor count_nonzero eq "
         "equal allclose ge greater greater_equal gt isclose isfinite isinf isnan le less less_equal logical_and "
-        "logical_not logical_or logical_xor lt ne nonzero not_equal unique one_hot bitwise_and_ bitwise_or_ bitwise_xor_",
+        "logical_not logical_or logical_xor lt ne nonzero not_equal unique one_hot bitwise_and_ bitwise_or_ bitwise_xor_ "
+        "expert_counts within_capacity",
     "their derivative is zero wherever there is one":
         "ceil floor floor_divide round sign trunc ceil_ floor_ floor_divide_ round_ sign_ trunc_",
     "they make tensors from numbers":
@@ -299,7 +350,10 @@ NOT_DIFFERENTIABLE = {
         "as_tensor asarray bernoulli empty empty_like eye from_numpy full full_like is_floating_point is_tensor linspace "
         "logspace multinomial normal numel ones ones_like rand rand_like randint randint_like randn randn_like randperm "
         "scalar_tensor tensor tril_indices triu_indices zeros zeros_like",
+    "they make masks and tables from numbers":
+        "alibi_bias alibi_slopes block_causal_mask block_mask causal_mask dilated_mask padding_mask sliding_window_mask "
+        "rotary_tables rotary_tables_2d sinusoidal_table sinusoidal_table_2d ALiBi",
     "they switch recording": "detach_ requires_grad_",
     "they hold other layers or are base classes": "Module Sequential ModuleList ModuleDict ParameterList ParameterDict "
-        "Parameter UninitializedParameter",
+        "Parameter UninitializedParameter KVCache",
 }

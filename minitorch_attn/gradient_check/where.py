@@ -28,19 +28,17 @@ def where_in_words(wrong, argument, numeric, masks):
             bad = numpy.moveaxis(wrong, keys, -1).reshape(-1, mask.shape[-1]).any(axis=0)
             if hidden.any() and bad.any() and (bad <= hidden).all():
                 return "only masked keys"
-    found = [axis_in_words(argument.axes[a], numpy.moveaxis(wrong, a, 0).reshape(n, -1).any(axis=1))
-             for a, n in enumerate(wrong.shape)]
-    found = [words for words in found if words]
-    box = numpy.ix_(*[numpy.moveaxis(wrong, a, 0).reshape(n, -1).any(axis=1) for a, n in enumerate(wrong.shape)])
-    if found and wrong[box].mean() > 0.5:
-        return "only " + ", ".join(found)
     true_zero = numpy.abs(numeric) <= 1e-9 * numpy.abs(numeric).max(initial=0)
     for condition, words in ((true_zero, "the true gradient is zero"), (x < 0, f"{argument.name} is negative"),
                              (x > 0, f"{argument.name} is positive")):
-        if (wrong == condition).all() or (condition.any() and (wrong <= condition).all() and wrong.sum() > 2):
+        if wrong.sum() > 1 and not condition.all() and (wrong == condition).all():
             return f"only where {words}"
+    sides = [numpy.moveaxis(wrong, a, 0).reshape(n, -1).any(axis=1) for a, n in enumerate(wrong.shape)]
+    found = ", ".join(filter(None, map(axis_in_words, argument.axes, sides)))
+    if found and wrong[numpy.ix_(*sides)].mean() > 0.5:
+        return f"only {found}"
     some = f"{wrong.sum()} of {wrong.size} entries"
-    return f"{some}, only {', '.join(found)}" if found else some
+    return f"{some}, only {found}" if found else some
 
 
 def axis_with_keys(argument, mask):
@@ -58,13 +56,13 @@ def axis_in_words(name, bad):
         return None
     if len(at) == 1:
         place = {0: "first ", n - 1: "last "}.get(int(at[0]), "")
-        return f"{place}{word}" if place and name in WORDS else f"{word} {at[0]}" + (f" (the {place.strip()})" if place else "")
+        return f"the {place}{word}" if place and name in WORDS else f"{word} {at[0]}"
     if (numpy.diff(at) == 1).all():
         half = {0: "first", n - n // 2: "second"}.get(int(at[0])) if len(at) == n // 2 and n % 2 == 0 else None
-        return f"{half} half of {name}" if half else f"{word} {at[0]} to {at[-1]}"
+        return f"the {half} half of {name}" if half else f"{word} {at[0]} to {at[-1]}"
     if len(at) == n - 1:
         return f"{word} other than {int(numpy.flatnonzero(~bad)[0])}"
     for start, parity in ((0, "even"), (1, "odd")):
         if len(at) == len(range(start, n, 2)) and (at == numpy.arange(start, n, 2)).all():
-            return f"{parity} places along {name}"
+            return f"the {parity} places along {name}"
     return f"{word} " + ", ".join(map(str, at)) if len(at) <= 4 else f"{len(at)} of {n} places along {name}"

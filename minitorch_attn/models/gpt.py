@@ -3,6 +3,9 @@
 Read from the top: what the model is made of, one layer's attention, its feed-forward net, the block around both,
 and the model that stacks the blocks.
 
+Axis letters: B batch, T time of the new tokens, S time of all tokens, H heads, D width of a head, C = H D width of the
+model, V vocabulary.
+
 References
 ----------
 Radford, Wu, Child, Luan, Amodei, Sutskever (2019), "Language Models are Unsupervised Multitask Learners" (GPT-2:
@@ -80,35 +83,29 @@ class CausalSelfAttention(nn.Module):
         self.drop = nn.Dropout(config.dropout)
 
     def forward(self, x, cache=None, need_weights=False):
+        """x (B, T, C) -> (the same shape, the weights (B, H, T, S) if asked for, else None)."""
         B, T, C = x.shape
         qkv = self.qkv(x)                                                     # (B, T, C) -> (B, T, 3C)
         qkv = qkv.view(B, T, 3, self.n_head, C // self.n_head)                # -> (B, T, 3, H, D)
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)                        # -> three of (B, H, T, D)
         if cache is not None:
             k, v = cache.extend(self.layer, k, v)                             # (B, H, T, D) -> (B, H, S, D)
-        whole = T == k.shape[2]  # nothing was cached: the kernel knows this mask itself
-        y = F.scaled_dot_product_attention(q, k, v, None if whole else may_see(T, k.shape[2]), is_causal=whole,
+        no_past = T == k.shape[2]  # then the kernel knows the mask itself
+        mask = None if no_past else causal_mask(T, k.shape[2])
+        y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=no_past,
                                            dropout_p=self.dropout if self.training else 0.0)
         y = y.transpose(1, 2).reshape(B, T, C)                                # (B, H, T, D) -> (B, T, C)
-        return self.drop(self.proj(y)), attention_weights(q, k) if need_weights else None
+        # the fused attention never keeps its weights; the figures ask for them
+        return self.drop(self.proj(y)), F.attention_weights(q, k, mask, no_past) if need_weights else None
 
 
-def may_see(T, S):
-    """The causal mask (T, S) for `T` queries that are the last of `S` tokens: query t sees the keys to S - T + t."""
+def causal_mask(T, S):
+    """The mask (T, S) for `T` queries that are the last of `S` tokens: query t may see the keys 0 to S - T + t."""
     return ones(T, S, dtype=dtypes.bool).tril(S - T)
 
 
-def attention_weights(q, k):
-    """What each head attends to: softmax(q k^T / sqrt(D)) over the keys that may be seen, (B, H, T, S).
-
-    The fused attention above never keeps these; the figures ask for them.
-    """
-    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])                 # (B, H, T, D) -> (B, H, T, S)
-    return F.softmax(scores.masked_fill(~may_see(q.shape[2], k.shape[2]), -math.inf), dim=-1)
-
-
 class MLP(nn.Module):
-    """The feed-forward net, for each token alone: widen to F = 4C, bend, narrow."""
+    """The feed-forward net, for each token alone: widen to 4C, GELU, narrow."""
 
     def __init__(self, config):
         super().__init__()
@@ -117,7 +114,8 @@ class MLP(nn.Module):
         self.drop = nn.Dropout(config.dropout)
 
     def forward(self, x):
-        h = F.gelu(self.fc(x))                                                # (B, T, C) -> (B, T, F)
+        """x (B, T, C) -> the same shape."""
+        h = F.gelu(self.fc(x))                                                # (B, T, C) -> (B, T, 4C)
         return self.drop(self.proj(h))                                        # -> (B, T, C)
 
 
@@ -130,6 +128,7 @@ class Block(nn.Module):
         self.ln_2, self.mlp = nn.LayerNorm(config.n_embd), MLP(config)
 
     def forward(self, x, cache=None, need_weights=False):
+        """x (B, T, C) -> (the same shape, the attention's weights or None)."""
         y, weights = self.attn(self.ln_1(x), cache, need_weights)
         x = x + y
         return x + self.mlp(self.ln_2(x)), weights

@@ -36,7 +36,7 @@ class MultiheadAttention(Module):
     dropout : float
         Probability with which a weight is zeroed while training.
     bias : bool
-        Whether the projections, input and output, have offsets.
+        Whether the projections, input and output, have biases.
     add_bias_kv : bool
         Every query may also see one more key and value, which are learned.
     add_zero_attn : bool
@@ -131,7 +131,7 @@ class MultiheadAttention(Module):
         Raises
         ------
         RuntimeError
-            If shapes do not fit, a mask is of whole numbers, or `is_causal` comes without `attn_mask`.
+            If shapes do not fit, a mask is of integers, or `is_causal` comes without `attn_mask`.
         """
         self._check(query, key, value)
         if is_causal and attn_mask is None:

@@ -38,7 +38,7 @@ class TransformerBlock(Module):
         Probability, while training, on the attention weights and on what each part adds, and in the `feed_forward`
         made here after its activation: the places that PyTorch's layers have.
     bias : bool
-        Whether linear layers made here have offsets.
+        Whether linear layers made here have biases.
     attention
         Further options of `GroupedQueryAttention` for self-attention, such as `num_kv_heads`, `qk_norm`, `rotary`
         and `window`.

@@ -1,4 +1,4 @@
-"""Containers: modules that hold other modules, or parameters, by position or by name."""
+"""Containers: modules that hold other modules, or parameters, by index or by name."""
 from collections.abc import Mapping
 
 from ..autograd import Tensor
@@ -9,7 +9,7 @@ __all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequen
 
 
 class _List(Module):
-    """What the list-like containers share: a table of names to entries, in order, read by position."""
+    """What the list-like containers share: a table of names to entries, in order, read by index."""
 
     def _table(self):
         return self._modules
@@ -25,7 +25,7 @@ class _List(Module):
             self._put(str(i), value)
 
     def _name(self, index):
-        """The name at a position, which may count from the end."""
+        """The name at an index, which may count from the end."""
         names = list(self._table())
         if not -len(names) <= index < len(names):
             raise IndexError(f"index {index} is out of range for a {type(self).__name__} of {len(names)}")
@@ -67,14 +67,14 @@ class _List(Module):
         return self
 
     def insert(self, index, value):
-        """Add one entry before position `index`; returns this container."""
+        """Add one entry before `index`; returns this container."""
         entries = list(self)
         entries.insert(index, value)
         self._refill(entries)
         return self
 
     def pop(self, index=-1):
-        """Remove the entry at a position and return it."""
+        """Remove the entry at an index and return it."""
         value = self[index]
         del self[index]
         return value
@@ -103,7 +103,7 @@ class Sequential(_List):
             self.add_module(str(name), module)
 
     def __getitem__(self, index):
-        """The module at a position, or for a slice a Sequential that keeps the names."""
+        """The module at an index, or for a slice a Sequential that keeps the names."""
         if isinstance(index, slice):
             return type(self)(dict(list(self._modules.items())[index]))
         return super().__getitem__(index)
@@ -129,7 +129,7 @@ class ModuleList(_List):
 
     def _child_lines(self):
         """A run of entries that print alike comes as one: "(0-5): 6 x Block(...)"."""
-        runs = []  # [first position, last position, text]
+        runs = []  # [first index, last index, text]
         for i, text in enumerate(map(repr, self)):
             if runs and runs[-1][2] == text:
                 runs[-1][1] = i

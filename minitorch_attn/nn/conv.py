@@ -157,7 +157,7 @@ class AvgPool1d(Module):
     ceil_mode : bool
         Keep a last window that reaches over the edge, as long as it starts inside.
     count_include_pad : bool
-        Whether padded places count in the mean.
+        Whether the padding asked for counts in the mean.
     """
 
     def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
@@ -182,7 +182,7 @@ class AvgPool2d(Module):
     kernel_size, stride, padding, ceil_mode, count_include_pad
         As in AvgPool1d; each size is an int, or one for height and one for width.
     divisor_override : int, optional
-        Divide the sums by this instead of the number of places.
+        Divide the sums by this instead of the number of elements.
     """
 
     def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,

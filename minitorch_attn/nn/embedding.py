@@ -1,4 +1,4 @@
-"""Embedding: a table of learned vectors, read by number."""
+"""Embedding: a table of learned vectors, read by index."""
 from ..ops import empty
 from . import functional as F
 from . import init
@@ -34,7 +34,7 @@ class Embedding(Module):
     Raises
     ------
     ValueError
-        If `padding_idx` is not the number of a row.
+        If `padding_idx` is not the index of a row.
     NotImplementedError
         If `max_norm`, `scale_grad_by_freq` or `sparse` is given.
     """
@@ -47,7 +47,7 @@ class Embedding(Module):
                                       "each step, or scale the gradient, instead")
         if padding_idx is not None:
             if not -num_embeddings <= padding_idx < num_embeddings:
-                raise ValueError(f"padding_idx must be the number of a row, in [{-num_embeddings}, {num_embeddings}), "
+                raise ValueError(f"padding_idx must be the index of a row, in [{-num_embeddings}, {num_embeddings}), "
                                  f"got {padding_idx}")
             padding_idx %= num_embeddings
         self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx

@@ -31,7 +31,7 @@ class GroupedQueryAttention(Module):
     head_dim : int, optional
         D; C / H unless given.
     bias : bool
-        Whether the four projections have offsets.
+        Whether the four projections have biases.
     dropout : float
         Probability with which a weight is zeroed while training.
     qk_norm : bool

@@ -12,7 +12,7 @@ __all__ = ["Bilinear", "Flatten", "Identity", "LazyLinear", "Linear", "Unflatten
 
 
 class Identity(Module):
-    """Returns its input: a place holder where a layer may be left out. Arguments of the constructor are ignored."""
+    """Returns its input: a placeholder where a layer may be left out. Arguments of the constructor are ignored."""
 
     def __init__(self, *args, **kwargs):
         super().__init__()
@@ -23,13 +23,13 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """A learned linear map with offset: ``y = x @ weight.T + bias``.
+    """A learned linear map with bias: ``y = x @ weight.T + bias``.
 
     Parameters
     ----------
     in_features, out_features : int
     bias : bool
-        Whether there is an offset.
+        Whether a learned bias is added.
     device, dtype : "cpu" and the parameters' dtype; optional
 
     Attributes
@@ -81,7 +81,7 @@ class LazyLinear(Linear):
                 self.bias.materialize((self.out_features,))
             self.reset_parameters()
         self.in_features = self.weight.shape[1]
-        self.__class__ = Linear
+        self.__class__ = Linear  # from now on an ordinary Linear
         return self(x)
 
 

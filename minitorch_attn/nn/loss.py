@@ -29,7 +29,7 @@ class CrossEntropyLoss(_Loss):
     weight : Tensor (C,), optional
         A weight for each class.
     ignore_index : int
-        Targets with this number count neither in the sum nor in the mean.
+        Targets with this index count neither in the sum nor in the mean.
     reduction : str
     label_smoothing : float in [0, 1]
         How much of the target goes to all classes alike.
@@ -53,7 +53,7 @@ class NLLLoss(_Loss):
     weight : Tensor (C,), optional
         A weight for each class.
     ignore_index : int
-        Targets with this number count neither in the sum nor in the mean.
+        Targets with this index count neither in the sum nor in the mean.
     reduction : str
     """
 

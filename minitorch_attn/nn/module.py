@@ -6,12 +6,15 @@ from .. import dtypes
 from ..autograd import Tensor
 from ..backend import device as device_named
 from ..backend import to_device
+from ..switching import bring_over
 from .parameter import Parameter, UninitializedParameter
 
 __all__ = ["Module"]
 
 IncompatibleKeys = namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])
-TABLES = ("_parameters", "_buffers", "_modules")  # a module has one of each: name -> what stands there, or None
+# A module has a table of each kind: name -> the thing of that name, or None. The code reads and writes them through
+# `self.__dict__`, which avoids `__setattr__` and `__getattr__`, for these read the tables.
+TABLES = {"_parameters": "parameter", "_buffers": "buffer", "_modules": "module"}
 NO_HOOKS = "hooks are left out on purpose (see docs/parity.md): change forward(), or wrap the module in another"
 
 
@@ -51,32 +54,32 @@ class Module:
     def __setattr__(self, name, value):
         """Register a Parameter or Module; replace a registered entry; anything else is an ordinary attribute."""
         if isinstance(value, (Parameter, Module)):
-            home = "_parameters" if isinstance(value, Parameter) else "_modules"
-            if home not in self.__dict__:
+            table = "_parameters" if isinstance(value, Parameter) else "_modules"
+            if table not in self.__dict__:
                 raise AttributeError(f"{type(self).__name__}.{name} was assigned before super().__init__() was called")
-            self._forget(name, keep=home)
-            self.__dict__[home][name] = value
+            self._forget(name, keep=table)
+            self.__dict__[table][name] = value
             return
-        for home, kind in (("_parameters", Parameter), ("_modules", Module), ("_buffers", Tensor)):
-            if name in self.__dict__.get(home, ()):
+        for table, kind in (("_parameters", Parameter), ("_modules", Module), ("_buffers", Tensor)):
+            if name in self.__dict__.get(table, ()):
                 if value is not None and not isinstance(value, kind):
                     raise TypeError(f"{type(self).__name__}.{name} is a registered {kind.__name__}, so only another "
                                     f"one or None can be assigned to it, not {type(value).__name__}")
-                self.__dict__[home][name] = value
+                self.__dict__[table][name] = value
                 return
         object.__setattr__(self, name, value)
 
     def __getattr__(self, name):
         # Python calls this only for what is not an ordinary attribute
         own = self.__dict__
-        for home in TABLES:
-            if name in own.get(home, ()):
-                return own[home][name]
+        for table in TABLES:
+            if name in own.get(table, ()):
+                return own[table][name]
         hint = "" if "_modules" in own else "; super().__init__() has not been called"
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'{hint}", name=name, obj=self)
 
     def __delattr__(self, name):
-        if any(name in self.__dict__[home] for home in TABLES):
+        if any(name in self.__dict__[table] for table in TABLES):
             self._forget(name)
         else:
             object.__delattr__(self, name)
@@ -87,23 +90,23 @@ class Module:
 
     def _forget(self, name, keep=None):
         """Remove `name` wherever it stands, except in the table called `keep`."""
-        for home in TABLES:
-            if home != keep:
-                self.__dict__[home].pop(name, None)
+        for table in TABLES:
+            if table != keep:
+                self.__dict__[table].pop(name, None)
         self._non_persistent_buffers_set.discard(name)
         self.__dict__.pop(name, None)
 
-    def _register(self, home, kind, name, value):
-        """Put `value` (of that kind, or None) under a new name into the table `home`."""
+    def _register(self, table, kind, name, value):
+        """Put `value` (of that kind, or None) under a new name into that table."""
         if not isinstance(name, str):
             raise TypeError(f"a name must be a string, got {type(name).__name__}")
         if not name or "." in name:
             raise KeyError(f"a name must not be empty or contain a dot, got {name!r}")
-        if name not in self.__dict__[home] and hasattr(self, name):
+        if name not in self.__dict__[table] and hasattr(self, name):
             raise KeyError(f"{type(self).__name__} already has an attribute {name!r}")
         if value is not None and not isinstance(value, kind):
             raise TypeError(f"{name!r} must be a {kind.__name__} or None, got {type(value).__name__}")
-        self.__dict__[home][name] = value
+        self.__dict__[table][name] = value
 
     def register_parameter(self, name, param):
         """The same as assigning `param`, which may be None to hold a place, as attribute `name`."""
@@ -115,7 +118,10 @@ class Module:
         It becomes attribute `name`, follows `to`, and with `persistent` it is part of `state_dict`.
         """
         self._register("_buffers", Tensor, name, tensor)
-        (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
+        if persistent:
+            self._non_persistent_buffers_set.discard(name)
+        else:
+            self._non_persistent_buffers_set.add(name)
 
     def add_module(self, name, module):
         """The same as assigning `module` as attribute `name`."""
@@ -157,12 +163,12 @@ class Module:
         for _, module in self.named_children():
             yield module
 
-    def _named_tensors(self, home, prefix, recurse, remove_duplicate):
-        """Yield (full name, tensor) from the table `home` of this module and, with `recurse`, of all below it."""
+    def _named_tensors(self, table, prefix, recurse, remove_duplicate):
+        """Yield (full name, tensor) from that table of this module and, with `recurse`, of all below it."""
         seen = set()  # ids, for == on tensors compares their values
         modules = self.named_modules(None, prefix, remove_duplicate) if recurse else [(prefix, self)]
         for path, module in modules:
-            for name, tensor in module.__dict__[home].items():
+            for name, tensor in module.__dict__[table].items():
                 if tensor is None or id(tensor) in seen:
                     continue
                 if remove_duplicate:
@@ -210,11 +216,11 @@ class Module:
         """The buffer called `target`, such as "layers.0.mask"; AttributeError if there is none."""
         return self._get_tensor("_buffers", target)
 
-    def _get_tensor(self, home, target):
+    def _get_tensor(self, table, target):
         path, _, name = target.rpartition(".")
-        tensor = self.get_submodule(path).__dict__[home].get(name)
+        tensor = self.get_submodule(path).__dict__[table].get(name)
         if tensor is None:
-            raise AttributeError(f"{type(self).__name__} has no {home[1:-1]} {target!r}")
+            raise AttributeError(f"{type(self).__name__} has no {TABLES[table]} {target!r}")
         return tensor
 
     def train(self, mode=True):
@@ -268,7 +274,8 @@ class Module:
         """Turn the floating-point parameters and buffers to another dtype, in place; returns this module.
 
         ``to(dtype)``, ``to(device)``, ``to(device, dtype)`` or ``to(tensor)``, which means the tensor's dtype. There
-        is one device, so naming it changes nothing; nor does `non_blocking`.
+        is one device, so naming it changes nothing, except after `use_backend`: then everything that the module
+        holds is brought over to the array library now in use. `non_blocking` changes nothing.
 
         Raises
         ------
@@ -286,6 +293,7 @@ class Module:
                 device = arg
         if device is not None:
             device_named(device)  # raises for a place that is not there
+            self._bring_over()
         if dtype is None:
             return self
         if dtype.kind != "f":
@@ -293,7 +301,7 @@ class Module:
         return self._convert(dtype, lambda tensor: tensor.dtype.kind == "f")
 
     def type(self, dst_type):
-        """Turn all parameters and all buffers, whole numbers too, to a floating-point dtype; returns this module."""
+        """Turn all parameters and all buffers, integers too, to a floating-point dtype; returns this module."""
         if dst_type.kind != "f":
             raise TypeError(f"parameters need a floating-point dtype, got {dst_type}")
         return self._convert(dst_type, lambda tensor: True)
@@ -310,9 +318,21 @@ class Module:
         """``to(float16)``."""
         return self.to(dtypes.float16)
 
+    def _bring_over(self):
+        """Turn arrays of another library than the one in use into its own: parameters, buffers, other tensors."""
+        for parameter in self.parameters():
+            brought = bring_over(parameter)
+            if brought is not parameter:
+                parameter.data = brought
+            parameter.grad = bring_over(parameter.grad)
+        for module in self.modules():
+            for entries in (module._buffers, vars(module)):
+                entries.update({name: bring_over(value) for name, value in entries.items()
+                                if isinstance(value, (Tensor, list, tuple))})
+
     def cpu(self):
-        """Nothing: everything is there already; returns this module."""
-        return self
+        """``to("cpu")``; returns this module."""
+        return self.to("cpu")
 
     def cuda(self, device=None):
         """The same as ``to("cuda")``, which is refused unless the array library in use computes there."""

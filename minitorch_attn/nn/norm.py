@@ -1,21 +1,17 @@
-"""Normalisation layers: a mean and a variance made plain, then a learned scale and offset."""
+"""Normalisation layers: scale to mean 0 and variance 1, then by a learned weight, and shift by a learned bias."""
 from ..dtypes import int64
 from ..ops import empty, ones, zeros
 from . import functional as F
 from . import init
+from .functional.normalization import sizes
 from .module import Module
 from .parameter import Parameter
 
 __all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "LayerNorm", "RMSNorm"]
 
 
-def sizes(normalized_shape):
-    """One size, or a sequence of them, as a tuple."""
-    return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-
-
 class _Affine(Module):
-    """What most layers share: a scale `weight` of ones and an offset `bias` of zeros, each there or None."""
+    """What most layers share: a `weight` of ones and a `bias` of zeros, each there or None."""
 
     def __init__(self, shape, weight, bias, device, dtype):
         super().__init__()
@@ -23,7 +19,7 @@ class _Affine(Module):
             self.register_parameter(name, Parameter(empty(shape, device=device, dtype=dtype)) if wanted else None)
 
     def reset_parameters(self):
-        """Scale 1, offset 0."""
+        """Weight 1, bias 0."""
         if self.weight is not None:
             init.ones_(self.weight)
         if self.bias is not None:
@@ -95,7 +91,7 @@ class RMSNorm(Module):
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Scale 1."""
+        """Weight 1."""
         if self.weight is not None:
             init.ones_(self.weight)
 
@@ -158,14 +154,16 @@ class _BatchNorm(_Affine):
         super().__init__(num_features, affine, bias, device, dtype)
         self.num_features, self.eps, self.momentum, self.affine = num_features, eps, momentum, affine
         self.track_running_stats = track_running_stats
-        kept = track_running_stats
-        self.register_buffer("running_mean", zeros(num_features, device=device, dtype=dtype) if kept else None)
-        self.register_buffer("running_var", ones(num_features, device=device, dtype=dtype) if kept else None)
-        self.register_buffer("num_batches_tracked", zeros((), dtype=int64) if kept else None)
+        for name in ("running_mean", "running_var", "num_batches_tracked"):
+            self.register_buffer(name, None)
+        if track_running_stats:
+            self.running_mean = zeros(num_features, device=device, dtype=dtype)
+            self.running_var = ones(num_features, device=device, dtype=dtype)
+            self.num_batches_tracked = zeros((), dtype=int64)
         self.reset_parameters()
 
     def reset_parameters(self):
-        """Scale 1, offset 0, no batch seen."""
+        """Weight 1, bias 0, no batch seen."""
         super().reset_parameters()
         self.reset_running_stats()
 
@@ -187,6 +185,7 @@ class _BatchNorm(_Affine):
             if momentum is None:
                 momentum = 1 / int(self.num_batches_tracked)
         of_batch = self.training or self.running_mean is None
+        # momentum is None only where no running averages are written
         return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, of_batch, momentum or 0.0,
                             self.eps)
 

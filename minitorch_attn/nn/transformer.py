@@ -21,7 +21,7 @@ Transformer Architecture", figure 1.
 import copy
 import math
 
-from ..ops import from_numpy, full
+from ..ops import full
 from . import functional as F
 from . import init
 from .attention import MultiheadAttention
@@ -73,7 +73,7 @@ class TransformerEncoderLayer(Module):
         Inputs are (B, S, C) instead of (S, B, C).
     norm_first : bool
     bias : bool
-        Whether projections, linear layers and norms have offsets.
+        Whether projections, linear layers and norms have biases.
     device, dtype : "cpu" and the parameters' dtype; optional
 
     Raises
@@ -97,16 +97,6 @@ class TransformerEncoderLayer(Module):
         self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, **options)
         self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
         self.activation = _activation(activation)
-
-    @classmethod
-    def from_torch(cls, layer):
-        """A layer with the sizes, options and values of PyTorch's TransformerEncoderLayer `layer`."""
-        attention, weight = layer.self_attn, layer.linear1.weight
-        made = cls(attention.embed_dim, attention.num_heads, weight.shape[0], layer.dropout.p, layer.activation,
-                   layer.norm1.eps, attention.batch_first, layer.norm_first, bias=layer.linear1.bias is not None,
-                   dtype=from_numpy(weight.detach().cpu().numpy()).dtype)
-        made.load_state_dict({name: from_numpy(value.cpu().numpy()) for name, value in layer.state_dict().items()})
-        return made.train(layer.training)
 
     def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
         """src (S, B, C), or (B, S, C) with `batch_first`, or (S, C) -> the same shape; masks as above."""
@@ -203,18 +193,19 @@ class TransformerEncoder(Module):
     Parameters
     ----------
     encoder_layer : Module
-        Copied `num_layers` times: all start from its values. A layer of PyTorch's is taken over by `from_torch`.
+        Copied `num_layers` times: all start from its values. A layer of PyTorch's is taken over by `torch_bridge.from_torch`.
     num_layers : int
     norm : Module, optional
         Applied last.
     enable_nested_tensor, mask_check : bool
-        Accepted and not used. Consequently rows that are padding hold numbers, not zeros, also in evaluation mode.
+        Accepted and not used.
     """
 
     def __init__(self, encoder_layer, num_layers, norm=None, enable_nested_tensor=True, mask_check=True):
         super().__init__()
         if not isinstance(encoder_layer, Module):
-            encoder_layer = TransformerEncoderLayer.from_torch(encoder_layer)
+            from ..torch_bridge import from_torch  # it stands below this file, and only PyTorch's layers need it
+            encoder_layer = from_torch(encoder_layer)
         self.layers = _copies(encoder_layer, num_layers)
         self.num_layers, self.norm = num_layers, norm
         self.enable_nested_tensor, self.mask_check = enable_nested_tensor, mask_check

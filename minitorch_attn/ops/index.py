@@ -41,11 +41,26 @@ class Place(namedtuple("Place", ["basic", "picks", "repeats"])):
         a = a[self.basic]
         if sum([not isinstance(v, slice) for v in self.picks]) == 1:
             return xp.take(a, self.picks[-1], axis=len(self.picks) - 1)
-        return xp.asarray(a[self.picks], order="C") if self.picks else a
+        if not self.picks:
+            return a
+        a, picks = side_by_side(a, self.picks)
+        return xp.asarray(a[picks], order="C")
 
     def write(self, a, values):
         """Put `values`, which broadcast, in the chosen entries of `a`; of several for one entry the last stays."""
-        a[self.basic][self.picks or ...] = values
+        a, picks = side_by_side(a[self.basic], self.picks)
+        a[picks or ...] = values
+
+
+def side_by_side(a, picks):
+    """A view of the array `a` and ids for it that choose as `picks` does, with no dims between those that have ids.
+
+    Where some stand between, these come first, for there the chosen entries' common dims go (dpnp refuses the rest).
+    """
+    dims = [i for i, v in enumerate(picks) if not isinstance(v, slice)]
+    if not dims or dims[-1] - dims[0] < len(dims):
+        return a, picks
+    return xp.moveaxis(a, dims, tuple(range(len(dims)))), tuple(picks[i] for i in dims)
 
 
 def as_item(item):
@@ -63,10 +78,11 @@ def as_item(item):
     else:
         entries = [to_host(v.array) if isinstance(v, Tensor) else v for v in item] if isinstance(item, list) else item
         array = numpy.array(entries)
-        array = to_device(array if array.size else array.astype("int64"))
+        array = array if array.size else array.astype("int64")
     if array.dtype.kind not in "iub":
         raise IndexError("an index has ints, slices, None, ... and lists or tensors of whole numbers or truth values, "
                          f"got {item!r}")
+    array = to_device(array)
     if array.dtype.kind == "b":
         return array
     return array.astype(dtypes.int64) if array.ndim else int(array)  # a copy: a later write to the ids changes nothing
@@ -123,7 +139,17 @@ def place_of(shape, index):
             repeats, dim = True, dim + 1
     while picks and isinstance(picks[-1], slice):
         picks.pop()
+    check_shapes([v.shape for v in picks if not isinstance(v, slice)])
     return Place((*basic, Ellipsis), tuple(picks), repeats)
+
+
+def check_shapes(shapes):
+    """Raise IndexError unless ids of these shapes broadcast together."""
+    try:
+        numpy.broadcast_shapes(*shapes)
+    except ValueError:
+        raise IndexError(f"the ids have shapes {', '.join(map(str, shapes))}, which do not fit together: each dim "
+                         "must have one size, or 1") from None
 
 
 def getitem(x, index):
@@ -151,12 +177,13 @@ def read(op, x, place):
     def backward(g):
         if not picks:
             return (Partial(basic, g),)
-        view_shape = xp.broadcast_to(xp.zeros(()), x_shape)[basic].shape
+        view_shape = numpy.broadcast_to(0, x_shape)[basic].shape
         if repeats:
             gview = sum_at(view_shape, picks, g)
         else:
             gview = xp.zeros(view_shape, g.dtype)
-            gview[picks] = g
+            view, ids = side_by_side(gview, picks)
+            view[ids] = g
         return (gview if view_shape == x_shape else Partial(basic, gview),)
 
     return Tensor.from_op(op, place.read(x.array), (x,), backward, view=not picks)

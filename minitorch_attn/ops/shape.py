@@ -8,7 +8,7 @@ import operator
 
 from .. import dtypes
 from ..autograd import Partial, Tensor
-from ..backend import xp
+from ..backend import diagonal_view, xp
 from .broadcast import expand
 from .elementwise import array_of
 from .reduce import axis_of
@@ -405,22 +405,10 @@ def read_diagonal(x, offset, dim1, dim2):
 
     def backward(g):
         gx = xp.zeros(x_shape, g.dtype)
-        diagonal_of(gx, offset, dim1, dim2)[...] = g
+        diagonal_view(gx, offset, dim1, dim2)[...] = g
         return (gx,)
 
-    return Tensor.from_op("diagonal", diagonal_of(x.array, offset, dim1, dim2), (x,), backward, view=True)
-
-
-def diagonal_of(a, offset, dim1, dim2):
-    """The diagonal of an array as a view that can be written to: of a square cut out of it, as einsum sees it."""
-    rows, columns = max(-offset, 0), max(offset, 0)
-    n = max(min(a.shape[dim1] - rows, a.shape[dim2] - columns), 0)
-    index = [slice(None)] * a.ndim
-    index[dim1], index[dim2] = slice(rows, rows + n), slice(columns, columns + n)
-    letters = [chr(ord("a") + i) for i in range(a.ndim)]
-    letters[dim2] = letters[dim1]
-    rest = [letter for i, letter in enumerate(letters) if i not in (dim1, dim2)]
-    return xp.einsum(f"{''.join(letters)}->{''.join(rest)}{letters[dim1]}", a[tuple(index)])
+    return Tensor.from_op("diagonal", diagonal_view(x.array, offset, dim1, dim2), (x,), backward, view=True)
 
 
 def diag(x, diagonal=0):
@@ -431,10 +419,10 @@ def diag(x, diagonal=0):
         raise RuntimeError(f"diag needs a vector or a matrix, got shape {x.shape}")
     n = x.shape[0] + abs(diagonal)
     y = xp.zeros((n, n), x.dtype)
-    diagonal_of(y, diagonal, 0, 1)[...] = x.array
+    diagonal_view(y, diagonal, 0, 1)[...] = x.array
 
     def backward(g):
-        return (diagonal_of(g, diagonal, 0, 1),)
+        return (diagonal_view(g, diagonal, 0, 1),)
 
     return Tensor.from_op("diag", y, (x,), backward)
 

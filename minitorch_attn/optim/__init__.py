@@ -1,4 +1,4 @@
-"""Optimisers, learning-rate schedules and gradient clipping."""
+"""Optimisers and learning-rate schedules; gradient clipping, in clipping.py here, has its names in `nn.utils`."""
 from . import lr_scheduler
 from .adam import *
 from .optimizer import *

@@ -15,10 +15,11 @@ class Adam(Optimizer):
         g <- g + w p                                    (AdamW:  p <- p - eta w p  instead)
         m <- beta1 m + (1 - beta1) g
         v <- beta2 v + (1 - beta2) g^2
-        p <- p - eta m^ / (sqrt(v^) + eps),    m^ = m / (1 - beta1^t),   v^ = v / (1 - beta2^t)
+        m_hat, v_hat = m / (1 - beta1^t), v / (1 - beta2^t)
+        p <- p - eta m_hat / (sqrt(v_hat) + eps)
 
-    m and v start at zero and are too small at first; m^ and v^ undo that. With `amsgrad` the largest v so far takes
-    the place of v in the last line.
+    m and v start at zero and are too small at first; m_hat and v_hat undo that. With `amsgrad` the largest v so far
+    takes the place of v in v_hat.
 
     Parameters
     ----------
@@ -77,16 +78,16 @@ class Adam(Optimizer):
         m *= beta1
         m += (1 - beta1) * g
         v *= beta2
-        g2 = g * g
-        g2 *= 1 - beta2
-        v += g2
+        gained = g * g
+        gained *= 1 - beta2
+        v += gained
         if v_max is not None:
             xp.maximum(v_max, v, out=v_max)
             v = v_max
 
-        # m^ / (sqrt(v^) + eps) = c2/c1 m / (sqrt(v) + c2 eps), with c1 = 1 - beta1^t and c2 = sqrt(1 - beta2^t)
+        # m_hat / (sqrt(v_hat) + eps) = c2/c1 m / (sqrt(v) + c2 eps), with c1 = 1 - beta1^t and c2 = sqrt(1 - beta2^t)
         c1, c2 = 1 - beta1**t, math.sqrt(1 - beta2**t)
-        change = xp.sqrt(v, out=g2)
+        change = xp.sqrt(v, out=gained)  # `gained` is used up, and its memory is used again
         change += c2 * group["eps"]
         xp.divide(m, change, out=change)
         change *= lr * c2 / c1

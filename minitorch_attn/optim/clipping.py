@@ -50,11 +50,8 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
 
     g <- g min(1, max_norm / (norm + 1e-6)), with the norm of `get_total_norm`
 
-    If the norm is infinite or NaN the gradients are left unchanged, and the returned norm says so. (PyTorch then
-    multiplies by 0 or NaN, which turns infinite entries, or all of them, into NaN.)
-
-    Differs from PyTorch: a norm that is infinite or NaN leaves the gradients as they are, instead of filling them with
-    NaN.
+    Differs from PyTorch: if the norm is infinite or NaN the gradients are left as they are, and the returned norm says
+    so; PyTorch then multiplies by 0 or NaN, which turns infinite entries, or all of them, into NaN.
 
     Parameters
     ----------

@@ -2,7 +2,9 @@
 
 A schedule sets the first rate when it is made and the next one at each `step`, called after ``optimizer.step()``,
 once an epoch or once a batch as its numbers are meant. k is the number of calls so far, ``last_epoch``. Where the
-rule is "multiply the rate by", several schedules may act on one optimizer at once, and their factors multiply.
+rule is "multiply the rate by", several schedules may act on one optimizer at once, and their factors multiply. So
+where a formula gives the factor of the initial rate, the code multiplies the present rate by the ratio of the formula
+at k and at k - 1, and other schedules' factors survive.
 """
 import math
 import types
@@ -169,6 +171,8 @@ class ExponentialLR(LRScheduler):
 class ConstantLR(LRScheduler):
     """Multiply the rate by `factor`, in [0, 1], until k reaches `total_iters`.
 
+    Differs from PyTorch: after a factor of 0 the initial rate is set; PyTorch divides by 0.
+
     Raises
     ------
     ValueError
@@ -185,7 +189,7 @@ class ConstantLR(LRScheduler):
         if self.last_epoch == 0:
             return [lr * self.factor for lr in self._lrs()]
         if self.last_epoch == self.total_iters:
-            return [lr * (1 / self.factor) for lr in self._lrs()]
+            return [lr * (1 / self.factor) for lr in self._lrs()] if self.factor else list(self.base_lrs)
         return self._lrs()
 
 
@@ -217,7 +221,7 @@ class LinearLR(LRScheduler):
             return [lr * self.start_factor for lr in self._lrs()]
         if self._is_initial or k > self.total_iters:
             return self._lrs()
-        return [lr * (self._factor(k) / self._factor(k - 1)) for lr in self._lrs()]
+        return [lr * (self._factor(k) / self._factor(k - 1)) for lr in self._lrs()]  # keeps other schedules' factors
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -300,7 +304,9 @@ class OneCycleLR(LRScheduler):
     """Let the rate rise to `max_lr` and fall far below where it began, in `total_steps` steps; momentum the reverse.
 
     It begins at max_lr / div_factor, peaks after the share `pct_start` of the steps, and ends at
-    max_lr / div_factor / final_div_factor.
+    max_lr / div_factor / final_div_factor. As the first rate is set when the schedule is made, `total_steps` - 1 calls
+    of `step` reach that end. The call after the last training step goes past it, as in PyTorch: "cos" a little up
+    again, "linear" below 0.
 
     Parameters
     ----------
@@ -313,12 +319,20 @@ class OneCycleLR(LRScheduler):
         Shape of both ways.
     cycle_momentum : bool
         Let momentum (for Adam beta1) go from `max_momentum` to `base_momentum` and back.
+    base_momentum, max_momentum : float
+        The momentum at the peak of the rate, and at the beginning and end.
+    div_factor, final_div_factor : float
+        How many times smaller than `max_lr` the first rate is, and than the first rate the last.
+    three_phase : False
+        PyTorch's variant that first falls back to the first rate is not supported.
 
     Raises
     ------
     ValueError
         If an argument is out of its range, the optimizer has no momentum to cycle, or `step` is called more than
         `total_steps` times.
+    NotImplementedError
+        If `three_phase` is True.
 
     References
     ----------

@@ -1,10 +1,11 @@
-"""What every optimiser does: groups of parameters, their state, and updating many small tensors as one array."""
+"""What every optimiser does: groups of parameters, their state, and steps; last, how steps are made fast."""
 import collections
 import copy
 
 from ..autograd import Tensor
 from ..backend import shares_memory, xp
 from ..grad_mode import enable_grad
+from ..switching import bring_over
 
 __all__ = ["Optimizer"]
 
@@ -46,7 +47,8 @@ class Optimizer:
     def __init__(self, params, defaults):
         if isinstance(params, Tensor):
             raise TypeError("params must be an iterable of Tensors or of dicts; for one tensor write [tensor]")
-        self.__setstate__({"defaults": defaults, "state": collections.defaultdict(dict), "param_groups": []})
+        self.defaults, self.state, self.param_groups = defaults, collections.defaultdict(dict), []
+        self._reset_cache()
         groups = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list; was the model's parameters() iterator used up?")
@@ -58,7 +60,7 @@ class Optimizer:
 
     def __setstate__(self, state):
         self.__dict__.update(state)
-        self._joined = {}  # first parameter of a run -> (flat moments, the parts of them that stand in the states)
+        self._reset_cache()
 
     def __repr__(self):
         lines = [f"{type(self).__name__} ("]
@@ -133,70 +135,9 @@ class Optimizer:
             with enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            for run in self._runs(group):
-                self._update(group, run)
+            for batch in self._batches(group):
+                self._update(group, batch)
         return loss
-
-    def _runs(self, group):
-        """Cut the group's parameters that have a gradient into lists that `_update` can join.
-
-        A run has one dtype and one count of steps. Unless it is a single tensor it fits into CHUNK; and no two of
-        its tensors share memory, for both would be read before either is written.
-        """
-        runs, kind, size, storages = [], None, 0, set()
-        for p in group["params"]:
-            if p.grad is None:
-                continue
-            if p.grad.shape != p.shape:
-                raise RuntimeError(f"a parameter of shape {p.shape} has a gradient of shape {p.grad.shape}")
-            this = p.dtype, steps_taken(self.state[p])
-            size += p.array.size
-            if this != kind or size > CHUNK or id(p.storage) in storages:
-                runs.append([])
-                kind, size, storages = this, p.array.size, set()
-            runs[-1].append(p)
-            storages.add(id(p.storage))
-        return runs
-
-    def _update(self, group, run):
-        """Apply `rule` to the parameters of one run, joined end to end."""
-        names = self.moments(group)
-        t = steps_taken(self.state[run[0]]) + 1
-        flat = [join([x.array for x in run]), join([x.grad.array for x in run]), *self._joined_moments(run, names)]
-        for start in range(0, flat[0].size, CHUNK):
-            self.rule(group, t, *[a[start:start + CHUNK] for a in flat])
-        in_place = len(run) == 1 and shares_memory(flat[0], run[0].array)
-        for x, values in zip(run, split(flat[0], run)):
-            if not in_place:
-                x.array[...] = values
-            x.mark_written()
-            if names:
-                self.state[x]["step"] = t
-
-    def _joined_moments(self, run, names):
-        """The arrays `names` of the run's states, each joined end to end and shared with the states.
-
-        They are joined when the run first occurs. If an array in a state is no longer the part that was put there
-        (the state was loaded or replaced, or the parameter has since been in another run), or the parameters have
-        another dtype than then, they are joined anew.
-        """
-        if not names:
-            return []
-        for x in run:
-            for name in names:
-                if self.state[x].get(name) is None:
-                    self.state[x][name] = Tensor.wrap(xp.zeros_like(x.array))
-        found = [self.state[x][name] for name in names for x in run]
-        flats, parts = self._joined.get(run[0], ((), ()))
-        dtype = run[0].dtype
-        if (len(found) != len(parts) or any(s.array is not part for s, part in zip(found, parts))
-                or flats[0].dtype != dtype):
-            flats = [xp.concatenate([self.state[x][name].array.ravel() for x in run]).astype(dtype) for name in names]
-            parts = [part for flat in flats for part in split(flat, run)]
-            for s, part in zip(found, parts):
-                s.array = part
-            self._joined[run[0]] = flats, parts
-        return flats
 
     def state_dict(self):
         """Everything that a training needs to go on, except the parameters themselves.
@@ -204,14 +145,14 @@ class Optimizer:
         Returns
         -------
         dict
-            "state": {0: {...}, 1: {...}}, by the parameter's position when all groups are read in order, for those
-            that have a state; "param_groups": list of dicts of the options, with positions as "params". Tensors are
+            "state": {0: {...}, 1: {...}}, by the parameter's index when all groups are read in order, for those
+            that have a state; "param_groups": list of dicts of the options, with indices as "params". Tensors are
             shared with the optimizer, not copied.
         """
         params = [p for group in self.param_groups for p in group["params"]]
-        position = {p: i for i, p in enumerate(params)}
-        return {"state": {i: self.state[p] for p, i in position.items() if self.state.get(p)},
-                "param_groups": [{**group, "params": [position[p] for p in group["params"]]}
+        index = {p: i for i, p in enumerate(params)}
+        return {"state": {i: self.state[p] for p, i in index.items() if self.state.get(p)},
+                "param_groups": [{**group, "params": [index[p] for p in group["params"]]}
                                  for group in self.param_groups]}
 
     def load_state_dict(self, state_dict):
@@ -241,7 +182,77 @@ class Optimizer:
             if key in state_dict["state"]:
                 state[p] = {name: _own(value, name, p, key) for name, value in state_dict["state"][key].items()}
         groups = [{**old, **copy.deepcopy(new), "params": old["params"]} for old, new in zip(self.param_groups, saved)]
-        self.__setstate__({"state": state, "param_groups": groups})
+        self.state, self.param_groups = state, groups
+        self._reset_cache()
+
+    # Speed only: many small tensors as one array
+
+    def _reset_cache(self):
+        self._flat_moments = {}  # first parameter of a batch -> (flat moments, the parts of them in the states)
+
+    def _batches(self, group):
+        """Cut the group's parameters that have a gradient into lists that `_update` can join.
+
+        A batch has one dtype and one count of steps. Unless it is a single tensor it fits into CHUNK; and no two of
+        its tensors share memory, for both would be read before either is written.
+        """
+        batches, kind, size, storages = [], None, 0, set()
+        for p in group["params"]:
+            if p.grad is None:
+                continue
+            if p.grad.shape != p.shape:
+                raise RuntimeError(f"a parameter of shape {p.shape} has a gradient of shape {p.grad.shape}")
+            this = p.dtype, steps_taken(self.state[p])
+            size += p.array.size
+            if this != kind or size > CHUNK or id(p.storage) in storages:
+                batches.append([])
+                kind, size, storages = this, p.array.size, set()
+            batches[-1].append(p)
+            storages.add(id(p.storage))
+        return batches
+
+    def _update(self, group, batch):
+        """Apply `rule` to the parameters of one batch, joined end to end."""
+        names = self.moments(group)
+        t = steps_taken(self.state[batch[0]]) + 1
+        flat = [join([x.array for x in batch]), join([x.grad.array for x in batch]),
+                *self._joined_moments(batch, names)]
+        for start in range(0, flat[0].size, CHUNK):
+            self.rule(group, t, *[a[start:start + CHUNK] for a in flat])
+        # a single tensor was not copied: `rule` has written into it
+        in_place = len(batch) == 1 and shares_memory(flat[0], batch[0].array)
+        for x, values in zip(batch, split(flat[0], batch)):
+            if not in_place:
+                x.array[...] = values
+            x.mark_written()
+            if names:
+                self.state[x]["step"] = t
+
+    def _joined_moments(self, batch, names):
+        """The arrays `names` of the batch's states, each joined end to end and shared with the states.
+
+        They are joined when the batch first occurs. If an array in a state is no longer the part that was put there
+        (the state was loaded or replaced, or the parameter has since been in another batch), or the parameters have
+        another dtype than then, they are joined anew.
+        """
+        if not names:
+            return []
+        for x in batch:
+            for name in names:
+                if self.state[x].get(name) is None:
+                    self.state[x][name] = Tensor.wrap(xp.zeros_like(x.array))
+        found = [self.state[x][name] for name in names for x in batch]
+        flats, parts = self._flat_moments.get(batch[0], ((), ()))
+        dtype = batch[0].dtype
+        if (len(found) != len(parts) or any(s.array is not part for s, part in zip(found, parts))
+                or flats[0].dtype != dtype):
+            flats = [xp.concatenate([self.state[x][name].array.ravel() for x in batch]).astype(dtype)
+                     for name in names]
+            parts = [part for flat in flats for part in split(flat, batch)]
+            for s, part in zip(found, parts):
+                s.array = part
+            self._flat_moments[batch[0]] = flats, parts
+        return flats
 
 
 def steps_taken(state):
@@ -249,21 +260,6 @@ def steps_taken(state):
     if "step" in state:
         return int(state["step"])
     return int(state.get("momentum_buffer") is not None)
-
-
-def join(arrays):
-    """All entries of `arrays`, end to end; a single contiguous array is not copied."""
-    return arrays[0].reshape(-1) if len(arrays) == 1 else xp.concatenate([a.reshape(-1) for a in arrays])
-
-
-def split(flat, tensors):
-    """Views of `flat`, one with the shape of each of `tensors`: the inverse of `join`."""
-    parts, start = [], 0
-    for x in tensors:
-        end = start + x.array.size
-        parts.append(flat[start:end].reshape(x.shape))
-        start = end
-    return parts
 
 
 def check_options(differentiable, **numbers):
@@ -283,6 +279,22 @@ def _own(value, name, p, key):
         return int(value)
     if not isinstance(value, Tensor):
         return copy.deepcopy(value)
+    value = bring_over(value)  # of another array library after use_backend()
     if value.ndim and value.shape != p.shape:
         raise ValueError(f"state {key!r}: {name} has shape {value.shape}, the parameter has {p.shape}")
     return Tensor.wrap(value.array.astype(p.dtype if value.dtype.kind == "f" else value.dtype))
+
+
+def join(arrays):
+    """All entries of `arrays`, end to end; a single contiguous array is not copied."""
+    return arrays[0].reshape(-1) if len(arrays) == 1 else xp.concatenate([a.reshape(-1) for a in arrays])
+
+
+def split(flat, tensors):
+    """Views of `flat`, one with the shape of each of `tensors`: the inverse of `join`."""
+    parts, start = [], 0
+    for x in tensors:
+        end = start + x.array.size
+        parts.append(flat[start:end].reshape(x.shape))
+        start = end
+    return parts

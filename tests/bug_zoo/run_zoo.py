@@ -38,7 +38,7 @@ def outcome(number):
     """The outcome for mistake `number` of the zoo."""
     mistake = ZOO[number]
     fn, tensors = mistake.build()
-    report = explain_gradients(fn, tensors)
+    report = explain_gradients(fn, tensors, names=getattr(fn, "names", None))
     named = {a.name: a.cause for a in report.arguments if not a.ok}
     judged = {name: cause for name, cause in named.items() if cause != "unclear"}
     right = [cause == truth(mistake, name) for name, cause in judged.items()]

@@ -4,8 +4,10 @@ A mistake is an edit of the package's own source. `cause` is what a teacher woul
 `minitorch_attn.gradient_check.CAUSES`; where a mistake shows differently in different arguments, a dictionary says how.
 "unclear" stands where none of these words describes it.
 """
+import inspect
 from typing import NamedTuple
 
+import numpy
 
 import minitorch_attn as mt
 from minitorch_attn.gradient_check.checkup import flattened
@@ -49,13 +51,17 @@ class Mistake(NamedTuple):
         wrong = getattr(module, self.name)
         arguments, kwargs = (self.sample or OPERATIONS[self.name])(Draw(seed))
         arrays, put = flattened(arguments)
+        words = list(inspect.signature(wrong).parameters)
+        names = [name if not isinstance(a, list) else f"{name} {i}" for name, a in zip(words, arguments)
+                 for i, b in enumerate(a if isinstance(a, list) else [a]) if isinstance(b, numpy.ndarray)]
         fixed = kwargs.pop("_fixed", ())
 
         def fn(*tensors):
-            mt.manual_seed(0)
+            if self.name == "dropout":
+                mt.manual_seed(0)
             return wrong(*[tuple(a) if isinstance(a, list) else a for a in put(tensors)], **kwargs)
 
-        fn.__name__ = self.name
+        fn.__name__, fn.__doc__, fn.names = self.name, wrong.__doc__, names
         tensors = [mt.tensor(a) for a in arrays]
         for i, t in enumerate(tensors):
             t.requires_grad = t.dtype.kind == "f" and i not in fixed
@@ -159,9 +165,10 @@ wrong("cumsum's gradient summed from the front", "transpose", REDUCE, "cumsum",
 wrong("cumsum that passes g on", "diagonal_only", REDUCE, "cumsum", "xp.flip(xp.cumsum(row, axis=axis), axis)", "g")
 wrong("cumsum's gradient along another axis", "wrong_axis", REDUCE, "cumsum", "xp.flip(xp.cumsum(row, axis=axis), axis)",
       "xp.flip(xp.cumsum(xp.flip(g, 0), axis=0), 0)")
-wrong("cumprod with later products forgotten", "diagonal_only", REDUCE, "cumprod", "(products_before(row, axis) * s)",
-      "(products_before(row, axis) * g)")
-wrong("norm with x, not x / norm", "missing_factor", REDUCE, "norm", "return (g * ratio,)", "return (g * xa,)")
+wrong("cumprod with later products forgotten", "diagonal_only", REDUCE, "cumprod", "xp.moveaxis(s, 0, axis)",
+      "g")
+wrong("norm with x, not x / norm", "missing_factor", REDUCE, "norm", "return (g * ratio,)", "return (g * xa,)",
+      sample=lambda s: call(s.positive("ABC"), 2, 1))
 
 # Shapes and indices
 
@@ -244,19 +251,19 @@ wrong("glu's gate without s (1 - s)", "missing_factor", ACTIVATION, "glu", "ga *
 
 # Normalisations
 
-wrong("layer_norm without the path through the mean", "missing_mean_path", NORM, "layer_norm", "t += mean_h", "pass")
+wrong("layer_norm without the path through the mean", "missing_mean_path", NORM, "layer_norm", "lost += mean_h", "pass")
 wrong("layer_norm without the path through the variance", "missing_variance_path", NORM, "layer_norm",
-      "xp.multiply(x_hat, mean_hx, out=t)", "t[...] = 0")
-wrong("layer_norm with mean and variance as constants", "frozen_statistics", NORM, "layer_norm", "gx -= t", "pass")
+      "xp.multiply(x_hat, mean_hx, out=t)", "0 * t")
+wrong("layer_norm with mean and variance as constants", "frozen_statistics", NORM, "layer_norm", "gx -= lost", "pass")
 wrong("layer_norm without 1/std", "missing_factor", NORM, "layer_norm", "gx *= r", "pass")
 wrong("layer_norm's gx without the weight", "missing_factor", NORM, "layer_norm", "share = xp.ones(len(t), g.dtype), w / n",
       "share = xp.ones(len(t), g.dtype), w * 0 + 1 / n", "gx = g * w", "gx = g * 1")
 wrong("layer_norm's weight with x, not x_hat", "unclear", NORM, "layer_norm", "ones @ t,", "ones @ (g * rows),")
-wrong("layer_norm's weight without x_hat", "swapped", NORM, "layer_norm", "ones @ t,", "ones @ g,")
+wrong("layer_norm's weight without x_hat", "missing_factor", NORM, "layer_norm", "ones @ t,", "ones @ g,")
 wrong("layer_norm's bias from the first row alone", "unsummed_broadcast", NORM, "layer_norm", "ones @ g,", "g[0],")
 wrong("layer_norm's weight as a mean over rows", "factor", NORM, "layer_norm", "gw.reshape(tail)", "(gw / len(t)).reshape(tail)")
 wrong("layer_norm that returns zeros", "zero_gradient", NORM, "layer_norm", "gx.reshape(shape)", "0 * gx.reshape(shape)")
-wrong("rms_norm with its root mean square as a constant", "missing_variance_path", NORM, "rms_norm", "gx -= t", "pass")
+wrong("rms_norm with its root mean square as a constant", "missing_variance_path", NORM, "rms_norm", "gx -= through_r", "pass")
 wrong("rms_norm with r, not r^3", "unclear", NORM, "rms_norm", "r ** 3", "r")
 wrong("group_norm without the path through the mean", "missing_mean_path", NORM, "standardised_backward",
       "gx -= sum_axes(h, axes) / n", "pass", op="group_norm")
@@ -307,26 +314,26 @@ wrong("divergence with the wrong sign for the prediction", "sign", LOSS, "kl_div
 
 wrong("query's gradient without the scale", "factor", ATTENTION, "_score_gradients", "gq *= scale", "pass",
       op="scaled_dot_product_attention")
-wrong("key's gradient with the unscaled query", "factor", ATTENTION, "_score_gradients", "_product(gs.swapaxes(-1, -2), q, k)",
-      "_product(gs.swapaxes(-1, -2), q / scale, k)", op="scaled_dot_product_attention")
+wrong("key's gradient with the unscaled query", "factor", ATTENTION, "_score_gradients", "_product(ga.swapaxes(-1, -2), q, k)",
+      "_product(ga.swapaxes(-1, -2), q / scale, k)", op="scaled_dot_product_attention")
 wrong("attention without softmax's sum", "missing_cross_term", ATTENTION, "scaled_dot_product_attention",
-      'gs -= xp.einsum("...e,...e->...", g, y)[..., None] / total', "pass")
+      'ga -= xp.einsum("...e,...e->...", g, y)[..., None] / total', "pass")
 wrong("attention with softmax's diagonal alone", "diagonal_only", ATTENTION, "scaled_dot_product_attention",
-      'gs -= xp.einsum("...e,...e->...", g, y)[..., None] / total', "gs -= gs * e / total")
+      'ga -= xp.einsum("...e,...e->...", g, y)[..., None] / total', "ga -= ga * e / total")
 wrong("attention with the weights' gradient, not the scores'", "missing_factor", ATTENTION, "scaled_dot_product_attention",
-      "gs *= e", "gs *= total")
+      "ga *= e", "ga *= total")
 wrong("value's gradient with the weights not transposed", "transpose", ATTENTION, "scaled_dot_product_attention",
-      "(e if keep is None else e * keep).swapaxes(-1, -2), g_share", "(e if keep is None else e * keep), g_share",
+      "_product(dropped.swapaxes(-1, -2), g_share, v)", "_product(dropped * (keep_scale / total), g, v)",
       sample=lambda s: call(s("ABC"), s("ABC"), s("AB7")))
 wrong("key's gradient with the scores not transposed", "transpose", ATTENTION, "_score_gradients",
-      "gs.swapaxes(-1, -2), q, k", "gs, q, k", sample=lambda s: call(s("ABC"), s("ABC"), s("AB7")),
+      "ga.swapaxes(-1, -2), q, k", "ga, q, k", sample=lambda s: call(s("ABC"), s("ABC"), s("AB7")),
       op="scaled_dot_product_attention")
 wrong("attention without any gradient for the keys", "zero_gradient", ATTENTION, "scaled_dot_product_attention",
-      "return (gq, gk, gv, gmask)", "return (gq, None, gv, gmask)")
+      "compress((gq, gk, gv, gmask)", "compress((gq, None, gv, gmask)")
 wrong("value's gradient with unnormalised weights", "unclear", ATTENTION, "scaled_dot_product_attention",
-      "g_share = g * (grow / total)", "g_share = g * grow")
+      "g_share = g * (keep_scale / total)", "g_share = g * keep_scale")
 wrong("one key head for all query heads: only the first counts", "unsummed_broadcast", ATTENTION, "_score_gradients",
-      "gk = unbroadcast(_product(gs.swapaxes(-1, -2), q, k), k.shape)", "gk = _product(gs.swapaxes(-1, -2), q, k)[..., :1, :, :]",
+      "gk = unbroadcast(_product(ga.swapaxes(-1, -2), q, k), k.shape)", "gk = _product(ga.swapaxes(-1, -2), q, k)[..., :1, :, :]",
       op="scaled_dot_product_attention", sample=lambda s: call(s("ABCA"), s("A15A"), s("A157")))
 wrong("attention weights without softmax's sum", "missing_cross_term", ATTENTION, "attention_weights",
       'g - xp.einsum("...s,...s->...", g, p)[..., None]', "g * 1")
@@ -342,12 +349,12 @@ wrong("the weight's gradient from the last row alone", "unsummed_broadcast", LIN
 wrong("the bias's gradient as a mean", "factor", LINEAR, "linear", "xp.ones(len(rows), g.dtype) @ g",
       "xp.ones(len(rows), g.dtype) @ g / len(rows)")
 wrong("the bias's gradient not summed", "unsummed_broadcast", LINEAR, "linear", "xp.ones(len(rows), g.dtype) @ g", "g * 1")
-wrong("the gradients in the order weight, input", "swapped", LINEAR, "linear", "return (gx, gw, gb)", "return (gw, gx, gb)",
+wrong("the gradients in the order weight, input", "swapped", LINEAR, "linear", "compress((gx, gw, gb)", "compress((gw, gx, gb)",
       sample=square)
 wrong("an id that occurs twice counts once", "lost_path", EMBEDDING, "embedding", "scatter_add(gw, index, g)", "gw[index] = g")
 wrong("the gradient one row too low", "misplaced", EMBEDDING, "embedding", "scatter_add(gw, index, g)",
       "scatter_add(gw, (index + 1) % rows, g)", sample=lambda s: call(s.ids("AD", 6), s("6B")))
-wrong("conv2d's bias from one window alone", "unsummed_broadcast", CONV, "conv2d", "(g @ xp.ones(count, g.dtype))",
+wrong("conv2d's bias from one window alone", "unsummed_broadcast", CONV, "conv2d", "(g @ xp.ones(L, g.dtype))",
       "g[:, :, 0].copy()")
 wrong("conv2d with the kernel turned around", "misplaced", CONV, "conv2d", "w.swapaxes(1, 2) @ g", "w[..., ::-1].swapaxes(1, 2) @ g",
       sample=lambda s: call(s("A145"), s("3122")))
@@ -355,10 +362,11 @@ wrong("overlapping windows overwrite each other", "lost_path", CONV, "add_window
       op="unfold", sample=lambda s: call(s("A245"), 2))
 wrong("conv2d: overlapping windows overwrite each other", "lost_path", CONV, "add_windows", "+= table", "= table", op="conv2d")
 wrong("average pooling without the division", "factor", CONV, "avg_pool2d", "(g.swapaxes(0, 1) / divisor)", "g.swapaxes(0, 1)")
-wrong("max pooling that gives the whole window the gradient", "mask_ignored", CONV, "max_pool2d", "(cell == chosen)",
-      "(cell == cell)", sample=lambda s: call(s.apart("A144"), 2))
+wrong("max pooling that gives the whole window the gradient", "mask_ignored", CONV, "max_pool2d", "(index == chosen)",
+      "(index == index)", sample=lambda s: call(s.apart("A144"), 2))
 wrong("reflected padding overwrites", "lost_path", CONV, "pad_from_itself", "scatter_add(gx, index, xp.moveaxis(g, axis, 0))",
-      "gx[index] = xp.moveaxis(g, axis, 0)", op="pad")
+      "gx[index] = xp.moveaxis(g, axis, 0)", op="pad",
+      sample=OPERATIONS["pad: reflect"])
 
 # Recurrent networks and dropout
 
@@ -366,10 +374,10 @@ wrong("rnn: no gradient through time", {"x": "diagonal_only", "h0": "lost_path",
       "xp.multiply(g[t] + gh,", "xp.multiply(g[t],")
 wrong("rnn without tanh's slope", "missing_factor", RECURRENT, "rnn", "1 - y * y if", "0 * y + 1 if")
 wrong("gru: no gradient through the reset gate", {"w_ih": "zero_gradient", "w_hh": "zero_gradient", "b_ih": "zero_gradient",
-      "b_hh": "zero_gradient", "*": "lost_path"}, RECURRENT, "gru", "xp.stack([by_r,", "xp.stack([0 * by_r,", op="gru_cell")
+      "b_hh": "zero_gradient", "*": "lost_path"}, RECURRENT, "gru", "xp.stack([dh_dar,", "xp.stack([0 * dh_dar,", op="gru_cell")
 wrong("gru: the update gate's gradient with the wrong sign", "sign", RECURRENT, "gru", "(hs[:-1] - n) * z", "(n - hs[:-1]) * z",
       op="gru_cell")
-wrong("lstm: no gradient to the state before", {"state": "zero_gradient", "*": "lost_path"}, RECURRENT, "lstm",
+wrong("lstm: no gradient to the state before", {"state 1": "zero_gradient", "*": "lost_path"}, RECURRENT, "lstm",
       "gc = gc * f[t]", "gc = gc * 0", op="lstm_cell")
 wrong("lstm: the output gate's gradient lost", {"*": "zero_gradient"}, RECURRENT, "lstm", "tanh_c * o * (1 - o)", "0 * o",
       op="lstm_cell")
@@ -400,7 +408,7 @@ def residual(s):
 
 def self_attention(s):
     sdpa = edited_module(ATTENTION, "scaled_dot_product_attention", [
-        ("return (gq, gk, gv, gmask)", "return (gq, None, gv, gmask)")]).scaled_dot_product_attention
+        ("compress((gq, gk, gv, gmask)", "compress((gq, None, gv, gmask)")]).scaled_dot_product_attention
     return (lambda x: sdpa(x, x * 1.0, x)), (s("ABC"),)
 
 

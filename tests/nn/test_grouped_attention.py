@@ -67,8 +67,9 @@ def test_gradients(options):
 
 @table
 @pytest.mark.parametrize("steps", [[1] * 9, [4, 1, 1, 3], [9]], ids=str)
-def test_a_cache_changes_nothing(options, steps):
-    layer, x = made(options), mt.tensor(draw(2, 9, 16))
+@pytest.mark.parametrize("tiled", [False, True], ids=["plain", "tiled"])
+def test_a_cache_changes_nothing(options, steps, tiled):
+    layer, x = made(options, tiled=tiled), mt.tensor(draw(2, 9, 16))
     with mt.no_grad():
         whole = layer(x, is_causal=True).numpy()
         cache = nn.KVCache(window=layer.window) if layer.window else nn.KVCache(9)

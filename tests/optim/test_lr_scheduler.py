@@ -138,6 +138,25 @@ def test_one_cycle_moves_momentum_like_torch(cls, options):
     np.testing.assert_allclose(found[:20], found[20:], rtol=1e-12)
 
 
+@pytest.mark.parametrize("strategy", ["cos", "linear"])
+def test_one_cycle_to_its_last_call_like_torch(strategy):
+    """Also the call after the last training step, which goes past the end; one more is refused."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    made = [(o, S.OneCycleLR(o, 0.1, total_steps=10, anneal_strategy=strategy, cycle_momentum=False))
+            for o, S in ((optimizer_of(), schedules), (optimizer_of(torch), torch.optim.lr_scheduler))]
+    found, wanted = (rates(o, s, 10) for o, s in made)
+    np.testing.assert_allclose(found, wanted, rtol=1e-10)
+    assert found[9].max() < 1e-6 and abs(found[10]).max() > 1e-4
+    for _, s in made:
+        with pytest.raises(ValueError, match="10"):
+            s.step()
+
+
+def test_constant_factor_zero():
+    o = optimizer_of(lrs=(0.5, 0.25))
+    np.testing.assert_array_equal(rates(o, schedules.ConstantLR(o, 0.0, 3), 5)[:, 1], [0, 0, 0, 0.25, 0.25, 0.25])
+
+
 def test_restarts_at_fractions_like_torch():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     ours, theirs = optimizer_of(), optimizer_of(torch)

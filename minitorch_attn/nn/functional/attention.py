@@ -9,6 +9,7 @@ no gradient anywhere. Hiding is exact for finite numbers: a NaN or infinity in a
 the result, as 0 times NaN.
 """
 import math
+from itertools import compress
 
 import numpy
 
@@ -75,18 +76,21 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     scale = _scale(q, scale)
     q = q * scale
     e, total = _exp_rows(_scores(q, k, *mask, is_causal=is_causal))
-    keep, grow = None, 1.0
+    keep, keep_scale = None, 1.0
     if dropout_p:
         keep = keep_mask(e.shape, dropout_p)
-        grow = 1 / (1 - dropout_p) if dropout_p < 1 else 0.0
+        keep_scale = 1 / (1 - dropout_p) if dropout_p < 1 else 0.0
     # The weights are e / total: dividing the (T, E) result instead spares a pass over (T, S).
     y = _product(e if keep is None else e * keep, v, q)  # (..., T, S) (..., S, E) -> (..., T, E)
-    y *= grow / total
+    y *= keep_scale / total
+    present, needs = (True, True, True, attn_mask is not None), [x.requires_grad for x in inputs]
+    mask_shape = mask[0].shape if mask else None
 
     def backward(g):
-        # Y = (grow keep P) V with P = softmax(A) = e/total, A the scores. So dP = grow keep (g V^T), and softmax turns
-        # it into dA = P (dP - delta), delta being the mean of dP under P: that is g.y, as y is the same mean of V.
-        g_share = g * (grow / total)
+        # Y = (keep_scale keep P) V with P = softmax(A) = e/total, A the scores. So dP = keep_scale keep (g V^T), and
+        # softmax turns it into dA = P (dP - delta), delta being the mean of dP under P: that is g.y, as y is the same
+        # mean of V. ga is dP / total at first, so delta is divided likewise; times e it is P (dP - delta).
+        g_share = g * (keep_scale / total)
         gq = gk = gv = gmask = None
         if needs[2]:
             dropped = e if keep is None else e * keep  # made again, which costs less than keeping it until now
@@ -98,10 +102,8 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
             ga -= xp.einsum("...e,...e->...", g, y)[..., None] / total
             ga *= e
             gq, gk, gmask = _score_gradients(ga, q, k, scale, needs, mask_shape)
-        return (gq, gk, gv, gmask)[:len(needs)]
+        return tuple(compress((gq, gk, gv, gmask), present))
 
-    needs = [x.requires_grad for x in inputs]
-    mask_shape = mask[0].shape if mask else None
     return cast(Tensor.from_op("scaled_dot_product_attention", y, inputs, backward), dtype)
 
 
@@ -133,14 +135,14 @@ def attention_weights(query, key, attn_mask=None, is_causal=False, *, scale=None
     q = q * scale
     p, total = _exp_rows(_scores(q, k, *mask, is_causal=is_causal))
     p /= total
+    present, needs = (True, True, attn_mask is not None), [x.requires_grad for x in inputs]
+    mask_shape = mask[0].shape if mask else None
 
     def backward(g):
         ga = g - xp.einsum("...s,...s->...", g, p)[..., None]  # dA = P (g - mean of g under P), A the scores
         ga *= p
-        return _score_gradients(ga, q, k, scale, needs, mask_shape)[:len(needs)]
+        return tuple(compress(_score_gradients(ga, q, k, scale, needs, mask_shape), present))
 
-    needs = [x.requires_grad for x in inputs]
-    mask_shape = mask[0].shape if mask else None
     return cast(Tensor.from_op("attention_weights", p, inputs, backward), dtype)
 
 
@@ -192,7 +194,7 @@ def _check_mask(attn_mask, shape, is_causal):
                            "ones(T, S, dtype=bool).tril(), to be combined with another by &")
     if attn_mask.dtype.kind not in "bf":
         raise RuntimeError(f"attn_mask must be boolean (True may be seen) or floating point (added to the scores), "
-                           f"got {attn_mask.dtype}; a mask of whole numbers 0 and 1 becomes one by .bool()")
+                           f"got {attn_mask.dtype}; a mask of integers 0 and 1 becomes one by .bool()")
     lead = len(shape) - attn_mask.ndim
     if lead < 0 or any(n not in (1, full) for n, full in zip(attn_mask.shape, shape[lead:])):
         raise RuntimeError(f"attn_mask {attn_mask.shape} does not broadcast to the scores' (..., T, S) = {shape}")

@@ -5,11 +5,13 @@ a table, and `add_windows` adds such a table back to where its entries came from
 matrix product, its gradient the same two steps backwards. One-dimensional forms are images of height 1.
 """
 import math
+import numbers
 from itertools import compress, product
 
 from ...autograd import Partial, Tensor
 from ...backend import scatter_add, xp
 from ...ops.shape import squeeze, unsqueeze
+from .activation import through_float32, where_or_zero
 
 __all__ = ["avg_pool1d", "avg_pool2d", "conv1d", "conv2d", "fold", "max_pool1d", "max_pool2d", "pad", "unfold"]
 
@@ -17,13 +19,13 @@ __all__ = ["avg_pool1d", "avg_pool2d", "conv1d", "conv2d", "fold", "max_pool1d",
 def windows(x, kernel, stride, dilation):
     """All windows of the images x (C, N, H, W) as an array (C, kh, kw, N, oh, ow).
 
-    Entry [c, i, j, n, p, q] is x[c, n, sh p + dh i, sw q + dw j]: for each place (i, j) in the window one strided
-    slice of the whole image. With the places in front each slice is written in one piece.
+    Entry [c, i, j, n, p, q] is x[c, n, sh p + dh i, sw q + dw j]: for each element (i, j) of a window one strided
+    slice of the whole image. With i, j in front each slice is written in one piece.
     """
-    oh, ow = (fits(size, *step) for size, step in zip(x.shape[2:], zip(kernel, stride, dilation)))
+    oh, ow = (window_count(size, *step) for size, step in zip(x.shape[2:], zip(kernel, stride, dilation)))
     table = xp.empty((x.shape[0], *kernel, x.shape[1], oh, ow), x.dtype)
     for i, j in product(range(kernel[0]), range(kernel[1])):
-        table[:, i, j] = x[(..., *places((i, j), (oh, ow), stride, dilation))]
+        table[:, i, j] = x[(..., *slices((i, j), (oh, ow), stride, dilation))]
     return table
 
 
@@ -32,17 +34,17 @@ def add_windows(table, size, stride, dilation):
     channels, kh, kw, samples, *out = table.shape
     x = xp.zeros((channels, samples, *size), table.dtype)
     for i, j in product(range(kh), range(kw)):
-        x[(..., *places((i, j), out, stride, dilation))] += table[:, i, j]
+        x[(..., *slices((i, j), out, stride, dilation))] += table[:, i, j]
     return x
 
 
-def fits(size, kernel, stride, dilation):
+def window_count(size, kernel, stride, dilation):
     """How many windows fit into an axis."""
     return (size - dilation * (kernel - 1) - 1) // stride + 1
 
 
-def places(within, out, stride, dilation):
-    """The slices of an image's two axes that hold place `within` of every window."""
+def slices(within, out, stride, dilation):
+    """The slices of an image's two axes that hold element `within` = (i, j) of every window."""
     return tuple(slice(d * i, d * i + s * n, s) for i, n, s, d in zip(within, out, stride, dilation))
 
 
@@ -53,19 +55,22 @@ def padded(x, pads, value=0):
         return x
     *lead, height, width = x.shape
     y = xp.full((*lead, top + height + bottom, left + width + right), value, x.dtype)
-    y[inner((height, width), pads)] = x
+    y[unpadded_index((height, width), pads)] = x
     return y
 
 
-def inner(size, pads):
+def unpadded_index(size, pads):
     """The index of what stood in the array of that size before `padded`."""
     return (..., *(slice(before, before + n) for n, (before, _) in zip(size, pads)))
 
 
-def pair(value):
-    """A number for height and width: one int for both, or a sequence of one or two."""
-    values = (value,) if isinstance(value, int) else tuple(value)
-    return values * 2 if len(values) == 1 else values
+def pair(value, name, least=1):
+    """A number for height and width: one int for both, or a sequence of one or two; RuntimeError if it is neither."""
+    values = (value,) if isinstance(value, numbers.Integral) else value
+    if (not isinstance(values, (tuple, list)) or len(values) not in (1, 2)
+            or not all(isinstance(n, numbers.Integral) and n >= least for n in values)):
+        raise RuntimeError(f"{name} must be a whole number from {least} on, or two of them, got {value!r}")
+    return tuple(values) * 2 if len(values) == 1 else tuple(values)
 
 
 # Convolution
@@ -74,7 +79,8 @@ def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Slide kernels over images.
 
     y[n, o, p, q] = b[o] + sum over c, i, j of w[o, c, i, j] x[n, c, s p + d i - padding, s q + d j - padding], where x
-    is 0 outside. The kernel is not turned around: it is a cross-correlation.
+    is 0 outside; with groups, x's channel is c + g C / groups for an o of group g. The kernel is not turned around:
+    it is a cross-correlation.
 
     Parameters
     ----------
@@ -85,7 +91,7 @@ def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
         Steps between windows, and within a window.
     padding : int or two, or "valid" for none, or "same" for as many zeros as keep the size (stride 1)
     groups : int
-        The o-th part of the output channels sees only the o-th part of the input channels.
+        The g-th part of the output channels sees only the g-th part of the input channels.
 
     Returns
     -------
@@ -105,36 +111,36 @@ def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     if x.ndim == 3:
         return squeeze(conv2d(unsqueeze(x, 0), weight, bias, stride, padding, dilation, groups), 0)
     check_conv(x, weight, bias, groups)
-    stride, dilation, kernel, size = pair(stride), pair(dilation), weight.shape[2:], x.shape[2:]
+    stride, dilation = pair(stride, "stride"), pair(dilation, "dilation")
+    kernel, size = weight.shape[2:], x.shape[2:]
     pads = pads_of(padding, kernel, stride, dilation)
     check_fits(size, pads, kernel, dilation)
     images = padded(x.array.swapaxes(0, 1), pads)  # (N, C, H, W) -> (C, N, H', W')
     table = windows(images, kernel, stride, dilation)  # -> (C, kh, kw, N, oh, ow)
     padded_size, table_shape, (samples, *out) = images.shape[2:], table.shape, table.shape[3:]
-    # With G groups, O = G o outputs, c = C / G kh kw numbers that one output is made of, and n = N oh ow windows:
-    outputs, made_of, count = weight.shape[0] // groups, math.prod(weight.shape[1:]), samples * math.prod(out)
-    columns = table.reshape(groups, made_of, count)  # (C, kh, kw, N, oh, ow) -> (G, c, n)
-    w = weight.array.reshape(groups, outputs, made_of)  # (O, C / G, kh, kw) -> (G, o, c)
-    y = columns.swapaxes(1, 2) @ w.swapaxes(1, 2)  # (G, n, o)
+    # G groups of o outputs each; K = C / G kh kw numbers make one output; L = N oh ow windows
+    G, o, K, L = groups, weight.shape[0] // groups, math.prod(weight.shape[1:]), samples * math.prod(out)
+    columns = table.reshape(G, K, L)  # (C, kh, kw, N, oh, ow) -> (G, K, L)
+    w = weight.array.reshape(G, o, K)  # (O, C / G, kh, kw) -> (G, o, K)
+    y = columns.swapaxes(1, 2) @ w.swapaxes(1, 2)  # -> (G, L, o)
     if bias is not None:
-        y += bias.array.reshape(groups, 1, outputs)
-    y = y.reshape(groups, samples, *out, outputs).transpose(1, 0, 4, 2, 3)  # (G, n, o) -> (N, G, o, oh, ow)
-    needs, weight_shape = x.requires_grad, weight.shape
+        y += bias.array.reshape(G, 1, o)
+    y = y.reshape(G, samples, *out, o).transpose(1, 0, 4, 2, 3)  # (G, L, o) -> (N, G, o, oh, ow)
+    y = y.reshape(samples, G * o, *out)  # -> (N, O, oh, ow)
+    needs, weight_shape, present = x.requires_grad, weight.shape, (True, True, bias is not None)
 
     def backward(g):
-        # y^T = w columns for each group; each factor receives the other times g^T
-        g = g.reshape(samples, groups, outputs, *out).transpose(1, 2, 0, 3, 4)  # (N, O, oh, ow) -> (G, o, N, oh, ow)
-        g = g.reshape(groups, outputs, count)  # -> (G, o, n)
-        gw = (g @ columns.swapaxes(1, 2)).reshape(weight_shape)
-        gb = (g @ xp.ones(count, g.dtype)).reshape(groups * outputs)
+        # y^T = w columns for each group, so gw = g columns^T and the columns' gradient is w^T g
+        g = g.reshape(samples, G, o, *out).transpose(1, 2, 0, 3, 4)  # (N, O, oh, ow) -> (G, o, N, oh, ow)
+        g = g.reshape(G, o, L)  # -> (G, o, L)
+        gw = (g @ columns.swapaxes(1, 2)).reshape(weight_shape)  # (G, o, K) -> (O, C / G, kh, kw)
+        gb = (g @ xp.ones(L, g.dtype)).reshape(G * o)
         gx = None
         if needs:
             gx = add_windows((w.swapaxes(1, 2) @ g).reshape(table_shape), padded_size, stride, dilation)
-            gx = gx[inner(size, pads)].swapaxes(0, 1)  # (C, N, H', W') -> (N, C, H, W)
+            gx = gx[unpadded_index(size, pads)].swapaxes(0, 1)  # (C, N, H', W') -> (N, C, H, W)
         return tuple(compress((gx, gw, gb), present))
 
-    present = (True, True, bias is not None)
-    y = y.reshape(samples, groups * outputs, *out)  # -> (N, O, oh, ow)
     return Tensor.from_op("conv2d", y, tuple(compress((x, weight, bias), present)), backward)
 
 
@@ -161,13 +167,14 @@ def conv1d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     if weight.ndim != 3 or x.ndim not in (2, 3):
         raise RuntimeError(f"conv1d needs x (N, C, L) or (C, L) and weight (O, C / groups, k), got {x.shape} and "
                            f"{weight.shape}")
-    steps = flat(stride, 1), flat(padding, 0), flat(dilation, 1)
+    padding = padding if isinstance(padding, str) else as_2d(padding, 0, "padding")
+    steps = as_2d(stride, 1, "stride"), padding, as_2d(dilation, 1, "dilation")
     return squeeze(conv2d(unsqueeze(x, -2), unsqueeze(weight, -2), bias, *steps, groups), -2)
 
 
-def flat(value, height):
-    """A number for one axis as one for height and width; a string as it is."""
-    return value if isinstance(value, str) else (height, pair(value)[-1])
+def as_2d(value, height, name):
+    """A number for one axis as one for height and width; `height` is also the least that it may be."""
+    return height, pair(value, name, least=height)[-1]
 
 
 def pads_of(padding, kernel, stride, dilation):
@@ -175,7 +182,7 @@ def pads_of(padding, kernel, stride, dilation):
     if padding == "valid":
         padding = 0
     if padding != "same":
-        return tuple((p, p) for p in pair(padding))
+        return tuple((n, n) for n in pair(padding, "padding", least=0))
     if stride != (1, 1):
         raise RuntimeError(f"padding='same' keeps the size only with stride 1, got {stride}")
     totals = [d * (k - 1) for k, d in zip(kernel, dilation)]
@@ -224,8 +231,9 @@ def unfold(x, kernel_size, dilation=1, padding=0, stride=1):
     """
     if x.ndim == 3:
         return squeeze(unfold(unsqueeze(x, 0), kernel_size, dilation, padding, stride), 0)
-    kernel, dilation, stride, size = pair(kernel_size), pair(dilation), pair(stride), x.shape[2:]
-    pads = tuple((p, p) for p in pair(padding))
+    kernel, size = pair(kernel_size, "kernel_size"), x.shape[2:]
+    dilation, stride = pair(dilation, "dilation"), pair(stride, "stride")
+    pads = pads_of(padding, kernel, stride, dilation)
     check_fits(size, pads, kernel, dilation)
     images = padded(x.array.swapaxes(0, 1), pads)  # (N, C, H, W) -> (C, N, H', W')
     table = windows(images, kernel, stride, dilation)  # -> (C, kh, kw, N, oh, ow)
@@ -234,7 +242,7 @@ def unfold(x, kernel_size, dilation=1, padding=0, stride=1):
 
     def backward(g):
         gx = add_windows(g.swapaxes(0, 1).reshape(shape), padded_size, stride, dilation)
-        return (gx[inner(size, pads)].swapaxes(0, 1),)
+        return (gx[unpadded_index(size, pads)].swapaxes(0, 1),)
 
     return Tensor.from_op("unfold", y.swapaxes(0, 1), (x,), backward)
 
@@ -257,17 +265,18 @@ def fold(x, output_size, kernel_size, dilation=1, padding=0, stride=1):
     """
     if x.ndim == 2:
         return squeeze(fold(unsqueeze(x, 0), output_size, kernel_size, dilation, padding, stride), 0)
-    size, kernel, dilation, stride = pair(output_size), pair(kernel_size), pair(dilation), pair(stride)
-    pads = tuple((p, p) for p in pair(padding))
+    size, kernel = pair(output_size, "output_size"), pair(kernel_size, "kernel_size")
+    dilation, stride = pair(dilation, "dilation"), pair(stride, "stride")
+    pads = pads_of(padding, kernel, stride, dilation)
     padded_size = tuple(n + 2 * p for n, (p, _) in zip(size, pads))
-    out = tuple(fits(*step) for step in zip(padded_size, kernel, stride, dilation))
+    out = tuple(window_count(*step) for step in zip(padded_size, kernel, stride, dilation))
     if x.shape[1] % math.prod(kernel) or x.shape[2] != math.prod(out):
         raise RuntimeError(f"fold needs x (N, C {math.prod(kernel)}, {math.prod(out)}) for windows {kernel} of images "
                            f"{size}, got {x.shape}")
     samples, rows, count = x.shape
     channels = rows // math.prod(kernel)
     table = x.array.swapaxes(0, 1).reshape(channels, *kernel, samples, *out)  # -> (C, kh, kw, N, oh, ow)
-    y = add_windows(table, padded_size, stride, dilation)[inner(size, pads)]  # -> (C, N, H, W)
+    y = add_windows(table, padded_size, stride, dilation)[unpadded_index(size, pads)]  # -> (C, N, H, W)
 
     def backward(g):
         table = windows(padded(g.swapaxes(0, 1), pads), kernel, stride, dilation)
@@ -278,6 +287,7 @@ def fold(x, output_size, kernel_size, dilation=1, padding=0, stride=1):
 
 # Pooling
 
+@through_float32
 def avg_pool2d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
     """The mean of each window.
 
@@ -289,7 +299,7 @@ def avg_pool2d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_in
     ceil_mode : bool
         Keep a last window that reaches over the edge, as long as it starts inside.
     count_include_pad : bool
-        Whether padded places count in the mean.
+        Whether the padding asked for counts in the mean; what `ceil_mode` reaches over the edge never does.
     divisor_override : int, optional
         Divide the sums by this instead.
 
@@ -302,24 +312,27 @@ def avg_pool2d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_in
     RuntimeError
         If the padding is more than half a window, or a window is larger than the padded image.
     """
+    if divisor_override == 0:
+        raise RuntimeError("divisor_override must not be 0")
     if x.ndim == 3:
         arguments = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
         return squeeze(avg_pool2d(unsqueeze(x, 0), *arguments), 0)
-    kernel, stride, pads, reach = pooling(x.shape[2:], kernel_size, stride, padding, (1, 1), ceil_mode)
-    images = padded(x.array.swapaxes(0, 1), reach)  # (N, C, H, W) -> (C, N, H', W')
+    kernel, stride, pads, pads_with_overhang = pooling(x.shape[2:], kernel_size, stride, padding, (1, 1), ceil_mode)
+    images = padded(x.array.swapaxes(0, 1), pads_with_overhang)  # (N, C, H, W) -> (C, N, H', W')
     table = windows(images, kernel, stride, (1, 1))  # -> (C, kh, kw, N, oh, ow)
     size, shape, padded_size, dtype = x.shape[2:], table.shape, images.shape[2:], table.dtype
     divisor = divisor_override
     if divisor is None:
-        counted = padded(xp.ones((1, 1, *size)), pads, int(count_include_pad))  # 1 where a place counts
-        beyond = tuple((0, reached - after) for (_, reached), (_, after) in zip(reach, pads))
-        divisor = windows(padded(counted, beyond), kernel, stride, (1, 1)).sum(axis=(1, 2)).astype(dtype)
+        # 1 at what counts: the image, the padding asked for if wished, never ceil_mode's overhang
+        counted = padded(xp.ones((1, 1, *size)), pads, int(count_include_pad))
+        overhang = tuple((0, whole - after) for (_, whole), (_, after) in zip(pads_with_overhang, pads))
+        divisor = windows(padded(counted, overhang), kernel, stride, (1, 1)).sum(axis=(1, 2)).astype(dtype)
     y = (table.sum(axis=(1, 2)) / divisor).astype(dtype)  # -> (C, N, oh, ow)
 
     def backward(g):
         share = (g.swapaxes(0, 1) / divisor)[:, None, None]
         gx = add_windows(xp.broadcast_to(share, shape), padded_size, stride, (1, 1))
-        return (gx[inner(size, reach)].swapaxes(0, 1),)
+        return (gx[unpadded_index(size, pads_with_overhang)].swapaxes(0, 1),)
 
     return Tensor.from_op("avg_pool2d", y.swapaxes(0, 1), (x,), backward)
 
@@ -349,20 +362,26 @@ def max_pool2d(x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=Fal
     if x.ndim == 3:
         found = max_pool2d(unsqueeze(x, 0), kernel_size, stride, padding, dilation, ceil_mode, return_indices)
         return tuple(squeeze(r, 0) for r in found) if return_indices else squeeze(found, 0)
-    dilation = pair(dilation)
-    kernel, stride, pads, reach = pooling(x.shape[2:], kernel_size, stride, padding, dilation, ceil_mode)
+    dilation = pair(dilation, "dilation")
+    kernel, stride, pads, pads_with_overhang = pooling(x.shape[2:], kernel_size, stride, padding, dilation, ceil_mode)
     lowest = -math.inf if x.dtype.kind == "f" else xp.iinfo(x.dtype).min
-    images = padded(x.array.swapaxes(0, 1), reach, lowest)  # (N, C, H, W) -> (C, N, H', W')
+    images = padded(x.array.swapaxes(0, 1), pads_with_overhang, lowest)  # (N, C, H, W) -> (C, N, H', W')
     table = windows(images, kernel, stride, dilation)  # -> (C, kh, kw, N, oh, ow)
     size, shape, padded_size = x.shape[2:], table.shape, images.shape[2:]
-    cells = table.reshape(shape[0], math.prod(kernel), *shape[3:])
-    chosen = cells.argmax(axis=1)[:, None]  # (C, 1, N, oh, ow), which cell of the window
-    y = xp.take_along_axis(cells, chosen, axis=1)[:, 0]
+    elements = table.reshape(shape[0], math.prod(kernel), *shape[3:])  # -> (C, kh kw, N, oh, ow)
+    chosen = elements.argmax(axis=1)[:, None]  # -> (C, 1, N, oh, ow), the index of one in its window
+    y = xp.take_along_axis(elements, chosen, axis=1)[:, 0]
+    if images.shape != (*images.shape[:2], *size):
+        # where the maximum is that of the padding, choose the first element that is not padding
+        real = windows(padded(xp.ones((1, 1, *size), bool), pads_with_overhang, False), kernel, stride, dilation)
+        first = real.reshape(1, math.prod(kernel), 1, *shape[4:]).argmax(axis=1)[:, None]  # -> (1, 1, 1, oh, ow)
+        chosen = xp.where(y[:, None] == lowest, first, chosen)
 
     def backward(g):
-        cell = xp.arange(math.prod(kernel)).reshape(-1, 1, 1, 1)
-        gx = add_windows(((cell == chosen) * g.swapaxes(0, 1)[:, None]).reshape(shape), padded_size, stride, dilation)
-        return (gx[inner(size, reach)].swapaxes(0, 1),)
+        index = xp.arange(math.prod(kernel)).reshape(-1, 1, 1, 1)
+        table = where_or_zero(g.swapaxes(0, 1)[:, None], index == chosen)  # -> (C, kh kw, N, oh, ow)
+        gx = add_windows(table.reshape(shape), padded_size, stride, dilation)
+        return (gx[unpadded_index(size, pads_with_overhang)].swapaxes(0, 1),)
 
     result = Tensor.from_op("max_pool2d", y.swapaxes(0, 1), (x,), backward)
     if not return_indices:
@@ -379,35 +398,36 @@ def pooling(size, kernel_size, stride, padding, dilation, ceil_mode):
     -------
     kernel, stride : two ints each
     pads : ((top, bottom), (left, right)), the padding asked for
-    reach : likewise, with as much more at the end as the last windows of `ceil_mode` need
+    pads_with_overhang : likewise, with as much more at the end as the last windows of `ceil_mode` need
     """
-    kernel = pair(kernel_size)
-    stride = kernel if stride is None or stride == () or stride == [] else pair(stride)
-    pads = tuple((p, p) for p in pair(padding))
+    kernel = pair(kernel_size, "kernel_size")
+    stride = kernel if stride is None or stride == () or stride == [] else pair(stride, "stride")
+    pads = pads_of(padding, kernel, stride, dilation)
     if any(2 * p > k for (p, _), k in zip(pads, kernel)):
         raise RuntimeError(f"padding {padding} is more than half a window {kernel}")
     check_fits(size, pads, kernel, dilation)
-    reach = []
+    pads_with_overhang = []
     for n, k, s, d, (p, _) in zip(size, kernel, stride, dilation, pads):
-        count = fits(n + 2 * p, k, s, d)
+        count = window_count(n + 2 * p, k, s, d)
         if ceil_mode and (n + 2 * p - d * (k - 1) - 1) % s and count * s < n + p:
             count += 1
-        reach.append((p, max(p, (count - 1) * s + d * (k - 1) + 1 - n - p)))
-    return kernel, stride, pads, tuple(reach)
+        pads_with_overhang.append((p, max(p, (count - 1) * s + d * (k - 1) + 1 - n - p)))
+    return kernel, stride, pads, tuple(pads_with_overhang)
 
 
 def avg_pool1d(x, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
     """`avg_pool2d` of sequences: x (N, C, L) or (C, L)."""
-    stride = stride if stride is None else flat(stride, 1)
-    y = avg_pool2d(unsqueeze(x, -2), flat(kernel_size, 1), stride, flat(padding, 0), ceil_mode, count_include_pad)
+    stride = stride if stride is None else as_2d(stride, 1, "stride")
+    y = avg_pool2d(unsqueeze(x, -2), as_2d(kernel_size, 1, "kernel_size"), stride, as_2d(padding, 0, "padding"),
+                   ceil_mode, count_include_pad)
     return squeeze(y, -2)
 
 
 def max_pool1d(x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
     """`max_pool2d` of sequences: x (N, C, L) or (C, L); indices are positions."""
-    stride = stride if stride is None else flat(stride, 1)
-    found = max_pool2d(unsqueeze(x, -2), flat(kernel_size, 1), stride, flat(padding, 0), flat(dilation, 1), ceil_mode,
-                       return_indices)
+    stride = stride if stride is None else as_2d(stride, 1, "stride")
+    found = max_pool2d(unsqueeze(x, -2), as_2d(kernel_size, 1, "kernel_size"), stride, as_2d(padding, 0, "padding"),
+                       as_2d(dilation, 1, "dilation"), ceil_mode, return_indices)
     return tuple(squeeze(r, -2) for r in found) if return_indices else squeeze(found, -2)
 
 
@@ -460,11 +480,11 @@ def pad_constant(x, pads, value):
 
 
 def pad_from_itself(x, pads, mode):
-    """`pad` with elements of x: each axis is read at computed places, and backward adds up at these places."""
+    """`pad` with elements of x: each axis is read at computed indices, and backward adds up at these indices."""
     y, sources, sizes = x.array, [], x.shape
     for axis, (n, (before, after)) in enumerate(zip(sizes, pads)):
         if before or after:
-            sources.append((axis, n, source(mode, n, before, after)))
+            sources.append((axis, n, source_index(mode, n, before, after)))
             y = xp.take(y, sources[-1][2], axis=axis)
 
     def backward(g):
@@ -474,12 +494,12 @@ def pad_from_itself(x, pads, mode):
             g = xp.moveaxis(gx, 0, axis)
         return (g,)
 
-    return Tensor.from_op("pad", y, (x,), backward, view=True)
+    return Tensor.from_op("pad", y, (x,), backward, view=True)  # where nothing is padded, y is x's array
 
 
-def source(mode, n, before, after):
+def source_index(mode, n, before, after):
     """Where in an axis of n elements each element of the padded axis comes from."""
-    place = xp.arange(-before, n + after)
+    index = xp.arange(-before, n + after)
     most = {"reflect": n - 1, "replicate": math.inf if n else 0, "circular": n}
     if mode not in most:
         raise NotImplementedError(f"pad has the modes 'constant', 'reflect', 'replicate' and 'circular', got {mode!r}")
@@ -487,8 +507,8 @@ def source(mode, n, before, after):
         raise RuntimeError(f"pad in mode {mode!r} can add at most {most[mode]} to an axis of {n}, got {before} and "
                            f"{after}")
     if mode == "reflect":
-        return n - 1 - abs(n - 1 - abs(place))
+        return n - 1 - abs(n - 1 - abs(index))  # a triangle wave of period 2 (n - 1), as far as it is needed
     if mode == "replicate":
-        return xp.clip(place, 0, n - 1)
+        return xp.clip(index, 0, n - 1)
     first, end = max(-before, 0), n - max(-after, 0)  # what is taken away goes first
-    return first + (place - first) % (end - first)
+    return first + (index - first) % (end - first)

@@ -55,7 +55,7 @@ def drop(x, mask_shape, p, training, inplace):
         raise ValueError(f"the dropout probability must lie in [0, 1], got {p}")
     if not training or p == 0:
         return x
-    # one float factor an element: multiplying by it is twice as fast as by a truth value and then by 1 / (1 - p)
+    # one float factor an element: multiplying by it is twice as fast as by a boolean and then by 1 / (1 - p)
     factor = xp.multiply(random.keep_mask(mask_shape, p), 1 / (1 - p) if p < 1 else 0.0, dtype=x.dtype)
 
     def backward(g):

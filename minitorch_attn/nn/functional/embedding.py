@@ -1,4 +1,4 @@
-"""Looking up rows of a table by their number."""
+"""Looking up rows of a table by their index."""
 from ... import dtypes
 from ...autograd import Tensor
 from ...backend import check_index, scatter_add, xp
@@ -13,7 +13,7 @@ def embedding(ids, weight, padding_idx=None, *, max_norm=None, norm_type=2.0, sc
 
     Parameters
     ----------
-    ids : Tensor (...) of whole numbers in [0, V)
+    ids : Tensor (...) of integers in [0, V)
     weight : Tensor (V, C)
     padding_idx : int in [-V, V), optional
         The row that gets no gradient; a negative one counts from the end.
@@ -27,7 +27,7 @@ def embedding(ids, weight, padding_idx=None, *, max_norm=None, norm_type=2.0, sc
     IndexError
         If an id lies outside [0, V): it never wraps around.
     RuntimeError
-        If `ids` does not hold whole numbers, or `weight` is not 2-d.
+        If `ids` does not hold integers, or `weight` is not 2-d.
     ValueError
         If `padding_idx` lies outside [-V, V).
     NotImplementedError
@@ -37,7 +37,7 @@ def embedding(ids, weight, padding_idx=None, *, max_norm=None, norm_type=2.0, sc
         raise NotImplementedError("embedding has no max_norm, scale_grad_by_freq or sparse; normalise the table "
                                   "yourself, and use the dense gradient")
     if ids.dtype.kind not in "iu" or weight.ndim != 2:
-        raise RuntimeError(f"embedding needs ids of whole numbers and weight (V, C), got ids {ids.dtype} and weight "
+        raise RuntimeError(f"embedding needs ids of integers and weight (V, C), got ids {ids.dtype} and weight "
                            f"{weight.shape}; the ids come first, and x.long() converts")
     index, (rows, width), dtype = ids.array, weight.shape, weight.dtype
     if padding_idx is not None and not -rows <= padding_idx < rows:
@@ -56,13 +56,13 @@ def embedding(ids, weight, padding_idx=None, *, max_norm=None, norm_type=2.0, sc
 
 
 def one_hot(ids, num_classes=-1):
-    """For each id a row of zeros with a one at that place: (...) -> (..., num_classes), int64.
+    """For each id a row of zeros with a one at that index: (...) -> (..., num_classes), int64.
 
     Differs from PyTorch: an id outside [0, num_classes) raises IndexError, not RuntimeError.
 
     Parameters
     ----------
-    ids : Tensor (...) of whole numbers in [0, num_classes)
+    ids : Tensor (...) of integers in [0, num_classes)
     num_classes : int
         -1 for one more than the largest id.
 
@@ -71,11 +71,11 @@ def one_hot(ids, num_classes=-1):
     IndexError
         If an id lies outside [0, num_classes).
     RuntimeError
-        If `ids` does not hold whole numbers, or is empty and `num_classes` is not given.
+        If `ids` does not hold integers, or is empty and `num_classes` is not given.
     """
     index = ids.array
     if index.dtype.kind not in "iu" or (num_classes < 1 and (num_classes != -1 or index.size == 0)):
-        raise RuntimeError("one_hot needs ids of whole numbers and num_classes > 0, or -1 where there is an id, got "
+        raise RuntimeError("one_hot needs ids of integers and num_classes > 0, or -1 where there is an id, got "
                            f"{index.dtype}{index.shape} and num_classes={num_classes}")
     classes = int(index.max()) + 1 if num_classes == -1 else num_classes
     check_index(index, classes, "ids")

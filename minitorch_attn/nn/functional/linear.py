@@ -1,5 +1,6 @@
 """The affine map."""
 import math
+from itertools import compress
 
 from ...autograd import Tensor
 from ...backend import xp
@@ -35,18 +36,18 @@ def linear(x, weight, bias=None):
         y += bias.array
     x_shape, x_needs, weight_needs = x.shape, x.requires_grad, weight.requires_grad
     bias_needs = bias is not None and bias.requires_grad
+    present = (True, True, bias is not None)
 
     def backward(g):
-        # y_no = sum_i x_ni w_oi + b_o, so x_ni and w_oi receive each other times g_no, summed over what they lack
+        # gx = g W, gW = g^T x, gb = the sum over the rows of g
         g = g.reshape(len(rows), w.shape[0])  # (..., out) -> (N, out)
         gx = (g @ w).reshape(x_shape) if x_needs else None
         gw = g.T @ rows if weight_needs else None
         gb = xp.ones(len(rows), g.dtype) @ g if bias_needs else None  # several times faster than g.sum(0)
-        return (gx, gw, gb)[:inputs]
+        return tuple(compress((gx, gw, gb), present))
 
-    inputs = 2 if bias is None else 3
     y = y.reshape(*lead, w.shape[0])  # (N, out) -> (..., out)
-    return Tensor.from_op("linear", y, (x, weight, bias)[:inputs], backward)
+    return Tensor.from_op("linear", y, tuple(compress((x, weight, bias), present)), backward)
 
 
 def check_linear(x, weight, bias):

@@ -3,9 +3,11 @@
 Every loss is computed for each element or sample, and then, by `reduction`, kept ("none"), added up ("sum") or
 averaged ("mean"). Logarithms are natural, so losses of probabilities are in nats.
 """
+import functools
+
 from ...autograd import Tensor
 from ...backend import check_index, quiet, xp
-from ...ops.broadcast import as_tensor_pair, unbroadcast
+from ...ops.broadcast import as_tensor_pair, cast, unbroadcast
 from .activation import shifted, through_float32
 
 __all__ = [
@@ -65,11 +67,11 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
 @quiet
 def cross_entropy_of_index(input, target, weight, ignore_index, reduction, smoothing):
     """`cross_entropy` where targets are class indices. The exponentials are kept, so that backward needs none."""
-    z, t, keep, w, w_t = choices("cross_entropy", input, target, weight, ignore_index)  # z (N, C)
+    z, t, keep, w, w_t = class_targets("cross_entropy", input, target, weight, ignore_index)  # z (N, C)
     z, e, total = exponentials(z)
     log_total, rows, share = xp.log(total), xp.arange(len(t)), smoothing / len(w)
     losses = (1 - smoothing) * w_t * (log_total - z[rows, t])  # -log p_c = log_total - z_c
-    if smoothing:
+    if smoothing:  # s/C sum_c w_c (log_total - z_c) = s/C (w_sum log_total - z . w)
         w_sum = w.sum()
         losses += share * (w_sum * log_total - z @ w)
     losses = xp.where(keep, losses, 0.0)
@@ -78,7 +80,7 @@ def cross_entropy_of_index(input, target, weight, ignore_index, reduction, smoot
     input_shape = input.shape
 
     def backward(g):
-        # d loss/dz_c = p_c sum_k q_k - q_c with p = e / total and q_c = (1 - s) w_t [c = t] + s / C w_c
+        # d loss/dz_c = p_c sum_k q_k - q_c with p = e / total and the weighted q_c = w_c ((1 - s) [c = t] + s / C)
         g = xp.where(keep, g.reshape(-1) / divisor, 0.0)  # not a product: where all are ignored the divisor is 0
         q_t = (1 - smoothing) * w_t * g
         q_sum = q_t + share * w_sum * g if smoothing else q_t
@@ -86,9 +88,10 @@ def cross_entropy_of_index(input, target, weight, ignore_index, reduction, smoot
         gz[rows, t] -= q_t
         if smoothing:
             gz -= (share * g)[:, None] * w
-        return (as_input(gz, input_shape), None)
+        return as_input(gz, input_shape), *[None] * len(fixed)
 
-    return Tensor.from_op("cross_entropy", y, (input, target), backward)
+    fixed = given(target, weight)
+    return Tensor.from_op("cross_entropy", y, (input, *fixed), backward)
 
 
 @quiet
@@ -101,7 +104,7 @@ def cross_entropy_of_probabilities(input, target, weight, reduction, smoothing):
     w = class_weight("cross_entropy", weight, z)
     z, e, total = exponentials(z)
     log_total = xp.log(total)
-    q = (q * (1 - smoothing) + smoothing / len(w)) * w
+    q = (q * (1 - smoothing) + smoothing / len(w)) * w  # smoothed and weighted
     q_sum = q @ xp.ones(len(w), q.dtype)
     losses = q_sum * log_total - xp.einsum("ij,ij->i", q, z)  # -log p_c = log_total - z_c
     divisor = len(losses) if reduction == "mean" else 1
@@ -110,14 +113,16 @@ def cross_entropy_of_probabilities(input, target, weight, reduction, smoothing):
     input_shape = input.shape
 
     def backward(g):
-        # d loss/dz_c = p_c sum_k q_k - q_c with p = e / total; d loss/d target_c = -(1 - s) w_c log p_c
+        # d loss/dz_c = p_c sum_k q_k - q_c with p = e / total and the weighted q;
+        # d loss/d target_c = -(1 - s) w_c log p_c
         g = xp.broadcast_to(g.reshape(-1) / divisor, losses.shape)
         gz = e * (q_sum * g / total)[:, None]
         gz -= q * g[:, None]
         gt = (log_total[:, None] - z) * w * ((1 - smoothing) * g)[:, None]
-        return as_input(gz, input_shape), as_input(gt, input_shape)
+        return as_input(gz, input_shape), as_input(gt, input_shape), *[None] * len(fixed)
 
-    return Tensor.from_op("cross_entropy", y, (input, target), backward)
+    fixed = given(weight)
+    return Tensor.from_op("cross_entropy", y, (input, target, *fixed), backward)
 
 
 @quiet
@@ -148,7 +153,7 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean")
         If the shapes do not fit together, or `reduction` is none of the three.
     """
     check_reduction(reduction)
-    z, t, keep, _, w_t = choices("nll_loss", input, target, weight, ignore_index)  # z (N, C)
+    z, t, keep, _, w_t = class_targets("nll_loss", input, target, weight, ignore_index)  # z (N, C)
     rows = xp.arange(len(t))
     losses = xp.where(keep, -w_t * z[rows, t], 0.0)
     divisor = w_t.sum() if reduction == "mean" else 1
@@ -163,14 +168,14 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean")
     return Tensor.from_op("nll_loss", y, (input, target), backward)
 
 
-def choices(name, input, target, weight, ignore_index):
+def class_targets(name, input, target, weight, ignore_index):
     """What the losses of class indices start from.
 
     Returns
     -------
     z : array (N, C), the input with one row a sample
     t : array (N,), the targets, 0 in place of `ignore_index`
-    keep : array (N,) of truth values, False for `ignore_index`
+    keep : boolean array (N,), False for `ignore_index`
     w, w_t : arrays (C,) and (N,), the weight of each class, and of each sample's class, 0 where it is ignored
     """
     samples = input.shape[:input.ndim > 1] + input.shape[2:]
@@ -218,7 +223,20 @@ def exponentials(z):
 
 # Losses of numbers
 
+def promoted(function):
+    """Decorate a loss of two operands: they get one dtype first, and if that is float16, `through_float32` applies."""
+    computed = through_float32(function)
+
+    @functools.wraps(function)
+    def wrapper(input, target, **options):
+        input, target, _, _ = as_tensor_pair(input, target)
+        return computed(input, target, **options)
+
+    return wrapper
+
+
 @quiet
+@promoted
 def mse_loss(input, target, *, reduction="mean"):
     """The squared error (input - target)^2.
 
@@ -245,6 +263,7 @@ def mse_loss(input, target, *, reduction="mean"):
 
 
 @quiet
+@promoted
 def l1_loss(input, target, *, reduction="mean"):
     """The absolute error |input - target|, whose derivative is the sign of the difference, 0 where they are equal.
 
@@ -263,6 +282,7 @@ def l1_loss(input, target, *, reduction="mean"):
 
 
 @quiet
+@promoted
 def huber_loss(input, target, *, reduction="mean", delta=1.0):
     """d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2), with d = input - target.
 
@@ -293,7 +313,7 @@ def huber_loss(input, target, *, reduction="mean", delta=1.0):
     input, target, x, t = as_tensor_pair(input, target)
     d = x - t
     cut = xp.clip(d, -delta, delta)
-    y, scale = reduced(cut * (d - 0.5 * cut), reduction)
+    y, scale = reduced(cut * (d - 0.5 * cut), reduction)  # d^2 / 2 inside, delta (|d| - delta / 2) outside
     x_shape, t_shape = x.shape, t.shape
 
     def backward(g):
@@ -303,6 +323,7 @@ def huber_loss(input, target, *, reduction="mean", delta=1.0):
     return Tensor.from_op("huber_loss", y, (input, target), backward)
 
 
+@promoted
 def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
     """d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, with d = input - target: `huber_loss` / beta.
 
@@ -316,6 +337,7 @@ def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
 # Losses of probabilities
 
 @quiet
+@through_float32
 def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
     """-w (t log x + (1 - t) log(1 - x)) for a probability x and a target t in [0, 1].
 
@@ -345,19 +367,22 @@ def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
     if x.size and not (float(x.min()) >= 0 and float(x.max()) <= 1):
         raise RuntimeError("binary_cross_entropy needs probabilities in [0, 1]; for logits there is "
                            "binary_cross_entropy_with_logits")
+    weight = None if weight is None else cast(weight, x.dtype)
     w = 1.0 if weight is None else weight.array
     log_x, log_rest = xp.clip(xp.log(x), -100, None), xp.clip(xp.log1p(-x), -100, None)
     y, scale = reduced(-w * (t * log_x + (1 - t) * log_rest), reduction)
 
     def backward(g):
         g = w * (scale * g)
-        gx = g * (x - t) / xp.clip(x * (1 - x), 1e-12, None)
-        return gx, g * (log_rest - log_x)
+        gx = g * (x - t) / xp.clip(x * (1 - x), 1e-12, None)  # at x = 0 and 1 large, as in PyTorch, not infinite
+        return gx, g * (log_rest - log_x), *[None] * len(fixed)
 
-    return Tensor.from_op("binary_cross_entropy", y, (input, target), backward)
+    fixed = given(weight)
+    return Tensor.from_op("binary_cross_entropy", y, (input, target, *fixed), backward)
 
 
 @quiet
+@through_float32
 def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="mean", pos_weight=None):
     """`binary_cross_entropy` of sigmoid(input), computed without ever forming a probability that rounds to 0 or 1.
 
@@ -385,6 +410,7 @@ def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="m
     """
     check_alike("binary_cross_entropy_with_logits", input, target)
     x, t = input.array, target.array
+    weight, pos_weight = (None if v is None else cast(v, x.dtype) for v in (weight, pos_weight))
     w = 1.0 if weight is None else weight.array
     p = 1.0 if pos_weight is None else pos_weight.array
     small = xp.exp(-xp.absolute(x))
@@ -396,12 +422,14 @@ def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="m
         # d/dx log(1 + e^-x) = -s(-x)
         g = w * (scale * g)
         s = xp.where(x < 0, 1.0, small) / (1 + small)
-        return g * (1 - t - positive * s), g * ((p - 1) * softplus - x)
+        return g * (1 - t - positive * s), g * ((p - 1) * softplus - x), *[None] * len(fixed)
 
-    return Tensor.from_op("binary_cross_entropy_with_logits", y, (input, target), backward)
+    fixed = given(weight, pos_weight)
+    return Tensor.from_op("binary_cross_entropy_with_logits", y, (input, target, *fixed), backward)
 
 
 @quiet
+@promoted
 def kl_div(input, target, *, reduction="mean", log_target=False):
     """The Kullback-Leibler divergence of target from input, element by element: t (log t - x), in nats; 0 where t = 0.
 
@@ -431,10 +459,16 @@ def kl_div(input, target, *, reduction="mean", log_target=False):
 
     def backward(g):
         g = g * scale
+        # d/dt t (log t - x) = log t - x + 1; with log_target d/dt e^t (t - x) = e^t (t - x + 1)
         gt = g * p * (d + 1) if log_target else g * (d + 1)
         return unbroadcast(-g * p, x_shape), unbroadcast(gt, t_shape)
 
     return Tensor.from_op("kl_div", y, (input, target), backward)
+
+
+def given(*tensors):
+    """Those of the tensors that are not None: constants that a node links to, so that a later write is noticed."""
+    return tuple(v for v in tensors if v is not None)
 
 
 def check_reduction(reduction):

@@ -7,6 +7,8 @@ attention functions::
     causal_mask(T) & padding_mask(lengths)                    # (B, 1, T, S): only the past, and no padding
     sliding_window_mask(T, 128) | (arange(T) < 4)             # the last 128 tokens, and always the first four
 
+`nn.MultiheadAttention` and what is built of it want the opposite sign, as in PyTorch: give them `~mask`.
+
 Queries and keys stand on one line of positions: key s at s, query t at t + offset. The offset is S - T unless given,
 which puts the last query beside the last key: so a mask for one new token beside S cached ones needs no thought, and
 with more queries than keys the first ones see nothing. PyTorch's `is_causal=True` has offset 0 instead.
@@ -61,7 +63,7 @@ def padding_mask(x, size=None, *, pad_id=None, left=False):
     return Tensor.wrap(seen[:, None, None])  # (B, S) -> (B, 1, 1, S)
 
 
-def _distance(T, S, offset):
+def steps_back(T, S, offset):
     """How far before each query each key stands, (T, S): 0 at its own place, negative after it."""
     S = T if S is None else S
     offset = S - T if offset is None else offset
@@ -84,7 +86,7 @@ def causal_mask(T, S=None, offset=None):
     -------
     Tensor (T, S), bool
     """
-    return Tensor.wrap(_distance(T, S, offset) >= 0)
+    return Tensor.wrap(steps_back(T, S, offset) >= 0)
 
 
 def sliding_window_mask(T, window, S=None, offset=None):
@@ -143,7 +145,7 @@ def dilated_mask(T, window, dilation, S=None, offset=None):
     if window < 1 or dilation < 1:
         raise ValueError(f"window and dilation must be at least 1, got {window} and {dilation}: a window of 1 is the "
                          "query's own place alone")
-    back = _distance(T, S, offset)
+    back = steps_back(T, S, offset)
     return Tensor.wrap((back >= 0) & (back < window * dilation) & (back % dilation == 0))
 
 

@@ -1,10 +1,12 @@
 """Normalisation: by mean and variance, by the root mean square, by a norm.
 
-Throughout, x_hat is the normalised input before weight and bias, and r the reciprocal that scales it.
+Throughout, x_hat is the normalised input before weight and bias, r the reciprocal that scales it, and `present` says
+which of the inputs (x, weight, bias) are given.
 """
 import math
 from itertools import compress
 
+from ... import dtypes
 from ...autograd import Tensor
 from ...backend import quiet, xp
 from ...ops.broadcast import as_tensor_pair, sum_axes, unbroadcast
@@ -48,29 +50,35 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     n = math.prod(tail)
     w = xp.ones(n, x.dtype) if weight is None else weight.array.reshape(n)
     rows = x.array.reshape(math.prod(shape[:len(shape) - len(tail)]), n)  # (..., *tail) -> (N, n)
-    x_hat = rows - (rows @ xp.full(n, 1 / n, x.dtype))[:, None]
-    r = 1 / xp.sqrt(xp.einsum("ij,ij->i", x_hat, x_hat) / n + eps)[:, None]
+    ones = xp.ones(n, x.dtype)
+    mean = rows @ ones / n
+    x_hat = rows - mean[:, None]
+    variance = xp.einsum("ij,ij->i", x_hat, x_hat) / n + eps
+    if far_from_zero(mean, variance):
+        x_hat -= (x_hat @ ones / n)[:, None]
+        variance = xp.einsum("ij,ij->i", x_hat, x_hat) / n + eps
+    r = 1 / xp.sqrt(variance)[:, None]
     x_hat *= r
     y = x_hat * w
     if bias is not None:
         y += bias.array.reshape(n)
+    present = (True, weight is not None, bias is not None)
 
     def backward(g):
-        # With h = g w, the gradient of x_hat: gx = r (h - mean(h) - x_hat mean(h x_hat)), means over the row. For
-        # x_hat stays the same when x moves along 1 or along x_hat, and so h loses its parts along those two.
-        # The means, and the gradients of w and b, are matrix products of g and g x_hat with vectors.
+        # dr/dx_j = -r^2 x_hat_j / n, so dx_hat_i/dx_j = r ([i = j] - 1/n - x_hat_i x_hat_j / n). Summed with h = g w:
+        # gx_j = r (h_j - mean(h) - x_hat_j mean(h x_hat)), means over the row.
+        # The means and gw, gb are products with vectors; this is faster on rows than `standardised_backward`.
         g = g.reshape(x_hat.shape)
         t = g * x_hat
         ones, share = xp.ones(len(t), g.dtype), w / n
         gw, gb, mean_h, mean_hx = ones @ t, ones @ g, (g @ share)[:, None], (t @ share)[:, None]
-        xp.multiply(x_hat, mean_hx, out=t)
-        t += mean_h
+        lost = xp.multiply(x_hat, mean_hx, out=t)  # what h loses; t's memory is used again
+        lost += mean_h
         gx = g * w
-        gx -= t
+        gx -= lost
         gx *= r
         return tuple(compress((gx.reshape(shape), gw.reshape(tail), gb.reshape(tail)), present))
 
-    present = (True, weight is not None, bias is not None)
     return Tensor.from_op("layer_norm", y.reshape(shape), tuple(compress((x, weight, bias), present)), backward)
 
 
@@ -111,25 +119,30 @@ def rms_norm(x, normalized_shape, weight=None, eps=None):
     r = 1 / xp.sqrt(xp.einsum("ij,ij->i", rows, rows) / n + eps)
     y = rows * r[:, None]
     y *= w
+    present = (True, weight is not None)
 
     def backward(g):
         # With h = g w: gx = r h - x r^3 mean(h x), where the second part is what x contributes through r.
         g = g.reshape(rows.shape)
         t = g * rows
         gw, mean_hx = r @ t, t @ (w / n)
-        xp.multiply(rows, (r ** 3 * mean_hx)[:, None], out=t)
+        through_r = xp.multiply(rows, (r ** 3 * mean_hx)[:, None], out=t)  # t's memory is used again
         gx = g * w
         gx *= r[:, None]
-        gx -= t
+        gx -= through_r
         return tuple(compress((gx.reshape(shape), gw.reshape(tail)), present))
 
-    present = (True, weight is not None)
     return Tensor.from_op("rms_norm", y.reshape(shape), tuple(compress((x, weight), present)), backward)
 
 
+def sizes(normalized_shape):
+    """One size, or a sequence of them, as a tuple."""
+    return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+
+
 def ends_in(name, x, normalized_shape, *parameters):
-    """`normalized_shape` as a tuple; RuntimeError unless x ends in it and each parameter (or None) has that shape."""
-    tail = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    """`sizes(normalized_shape)`; RuntimeError unless x ends in it and each parameter (or None) has that shape."""
+    tail = sizes(normalized_shape)
     if not tail or x.shape[-len(tail):] != tail:
         raise RuntimeError(f"{name} needs x whose last axes are normalized_shape {tail}, got {x.shape}")
     check_parameters(name, x, tail, *parameters)
@@ -181,24 +194,23 @@ def group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
     x_hat, r = standardised(x.array.reshape(grouped), (2,), eps)  # (N, C, ...) -> (N, groups, rest)
     x_hat = x_hat.reshape(shape)
     w, y = affine(x_hat, weight, bias)
+    present = (True, weight is not None, bias is not None)
 
     def backward(g):
         over = (0, *range(2, g.ndim))
         gx = standardised_backward((g * w).reshape(grouped), x_hat.reshape(grouped), r, (2,)).reshape(shape)
         return tuple(compress((gx, xp.sum(g * x_hat, axis=over), xp.sum(g, axis=over)), present))
 
-    present = (True, weight is not None, bias is not None)
     return Tensor.from_op("group_norm", y, tuple(compress((x, weight, bias), present)), backward)
 
 
 @quiet
-@through_float32
 def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
     """Give each channel mean 0 and variance 1 over the batch and all positions, then scale and shift it.
 
     y = x_hat w_c + b_c with x_hat = (x - mean) / sqrt(variance + eps). In training mean and variance are those of
-    this batch, and the running ones move towards them by `momentum` (the variance without bias); otherwise the
-    running ones are used as they are.
+    this batch, and the running ones move towards them by `momentum` (the variance unbiased, divisor n - 1); otherwise
+    the running ones are used as they are.
 
     Parameters
     ----------
@@ -224,34 +236,44 @@ def batch_norm(x, running_mean, running_var, weight=None, bias=None, training=Fa
     ----------
     Ioffe and Szegedy, "Batch normalization", ICML 2015, algorithm 1.
     """
+    y = batch_normalised(x, running_mean, running_var, weight, bias, training, eps)
+    if training:
+        update_running(running_mean, running_var, x.array, momentum)
+    return y
+
+
+@through_float32
+def batch_normalised(x, running_mean, running_var, weight, bias, training, eps):
+    """`batch_norm` without a change of the running mean and variance."""
     shape, over = x.shape, (0, *range(2, x.ndim))
     check_parameters("batch_norm", x, shape[1:2], running_mean, running_var, weight, bias)
     if training:
-        count = x.array.size // max(math.prod(shape[1:2]), 1)
-        if count == 1:
+        if x.array.size == math.prod(shape[1:2]):
             raise ValueError(f"batch_norm needs more than one value per channel in training, got x {shape}")
         x_hat, r = standardised(x.array, over, eps)
-        update_running(running_mean, running_var, x.array, over, count, momentum)
     else:
         if running_mean is None or running_var is None:
             raise RuntimeError("batch_norm out of training needs running_mean and running_var")
         r = by_channel(1 / xp.sqrt(running_var.array + eps), x.ndim)
         x_hat = (x.array - by_channel(running_mean.array, x.ndim)) * r
     w, y = affine(x_hat, weight, bias)
+    present = (True, weight is not None, bias is not None)
 
     def backward(g):
         h = g * w
         gx = standardised_backward(h, x_hat, r, over) if training else h * r
         return tuple(compress((gx, xp.sum(g * x_hat, axis=over), xp.sum(g, axis=over)), present))
 
-    present = (True, weight is not None, bias is not None)
     return Tensor.from_op("batch_norm", y, tuple(compress((x, weight, bias), present)), backward)
 
 
-def update_running(running_mean, running_var, x, over, count, momentum):
+def update_running(running_mean, running_var, x, momentum):
     """Move the running mean and variance (tensors or None) towards those of the array x by `momentum`."""
-    with_mean = xp.mean(x, axis=over)
-    for running, now in ((running_mean, with_mean), (running_var, xp.var(x, axis=over) * (count / (count - 1)))):
+    over, count = (0, *range(2, x.ndim)), x.size // max(x.shape[1], 1)
+    if x.dtype == dtypes.float16:
+        x = x.astype(dtypes.float32)
+    batch_mean, batch_var = xp.mean(x, axis=over), xp.var(x, axis=over) * (count / (count - 1))
+    for running, now in ((running_mean, batch_mean), (running_var, batch_var)):
         if running is not None:
             running.array[...] = (1 - momentum) * running.array + momentum * now
             running.mark_written()
@@ -275,10 +297,23 @@ def affine(x_hat, weight, bias):
 def standardised(x, axes, eps):
     """x_hat = (x - mean) r and r = 1 / sqrt(variance + eps), over `axes`."""
     n = math.prod(x.shape[i] for i in axes)
-    x_hat = x - sum_axes(x, axes) / n
-    r = 1 / xp.sqrt(sum_axes(x_hat * x_hat, axes) / n + eps)
+    mean = sum_axes(x, axes) / n
+    x_hat = x - mean
+    variance = sum_axes(x_hat * x_hat, axes) / n + eps
+    if far_from_zero(mean, variance):
+        x_hat -= sum_axes(x_hat, axes) / n
+        variance = sum_axes(x_hat * x_hat, axes) / n + eps
+    r = 1 / xp.sqrt(variance)
     x_hat *= r
     return x_hat, r
+
+
+def far_from_zero(mean, variance):
+    """Whether a mean is so large beside its standard deviation that its rounding shows in x - mean.
+
+    What is left of the mean there is then taken away once more: of equal numbers around 1e6 it would be all there is.
+    """
+    return bool((mean * mean > 64 * variance).any())
 
 
 def standardised_backward(h, x_hat, r, axes):

@@ -1,6 +1,6 @@
 """Attention with other scores than dot products: distances (kernel regression), and a small network (Bahdanau).
 
-Each has its weights P (..., T, S) as one kernel, and reads the values by a product with them. Masks are those of
+Each makes weights P (..., T, S) and reads the values by a product with them. Where a mask is taken, it is that of
 `scaled_dot_product_attention`: boolean, True may be seen; or numbers added to the scores. A query that may see no key
 gets a row of zeros and sends no gradient.
 """
@@ -33,7 +33,7 @@ def masked_softmax(scores, attn_mask=None):
     Raises
     ------
     RuntimeError
-        If `attn_mask` does not fit, or is of whole numbers.
+        If `attn_mask` does not fit, or is of integers.
     """
     if attn_mask is not None:
         _check_mask(attn_mask, scores.shape, False)

@@ -12,7 +12,7 @@ from ... import dtypes
 from ...autograd import Tensor
 from ...backend import to_device, xp
 from ...ops.create import as_tensor
-from .masks import _distance
+from .masks import steps_back
 
 __all__ = ["alibi_bias", "alibi_slopes", "resize_grid", "sinusoidal_table", "sinusoidal_table_2d"]
 
@@ -159,7 +159,7 @@ def alibi_bias(heads, T, S=None, offset=None, dtype=None):
     As of `alibi_slopes`.
     """
     slopes = to_device(alibi_slopes(heads), dtype or dtypes.get_default_dtype())
-    far = xp.absolute(_distance(T, S, offset)).astype(slopes.dtype)
+    far = xp.absolute(steps_back(T, S, offset)).astype(slopes.dtype)
     return Tensor.wrap(-far * slopes[:, None, None])
 
 

@@ -4,8 +4,10 @@ What does not wait for the state is done for all steps at once: the product of t
 the steps, the gradients of the weights after them. A cell is a sequence of one step.
 
 Axis letters: T time, B batch, I width of the input, H width of the state. Gates lie one after the other in the rows
-of the weights, in PyTorch's order: GRU r, z, n; LSTM i, f, g, o.
+of the weights, in PyTorch's order: GRU r, z, n; LSTM i, f, g, o. `present` says which inputs are given.
 """
+from itertools import compress
+
 from ...autograd import Tensor
 from ...backend import xp
 from ...ops.broadcast import unbroadcast
@@ -62,6 +64,7 @@ def rnn(x, h0, w_ih, w_hh, b_ih=None, b_hh=None, nonlinearity="tanh", reverse=Fa
         else:
             xp.maximum(h, 0, out=h)
     y = hs[1:]
+    needs_gx, present = inputs[0].requires_grad, (*[True] * 4, b_ih is not None, b_hh is not None)
 
     def backward(g):
         # da_t = phi'(a_t) dh_t, where dh_t = g_t + W_hh^T da_{t+1}
@@ -72,9 +75,8 @@ def rnn(x, h0, w_ih, w_hh, b_ih=None, b_hh=None, nonlinearity="tanh", reverse=Fa
             gh = xp.multiply(g[t] + gh, slope[t], out=ga[t]) @ w_hh
         gx, gw_ih, gb = _affine_gradients(ga, x, w_ih, needs_gx)
         _, gw_hh, _ = _affine_gradients(ga, hs[:-1], w_hh, False)
-        return (gx[::-1] if reverse and needs_gx else gx, gh, gw_ih, gw_hh, gb, gb)[:count]
+        return tuple(compress((gx[::-1] if reverse and needs_gx else gx, gh, gw_ih, gw_hh, gb, gb), present))
 
-    needs_gx, count = inputs[0].requires_grad, len(inputs)
     return Tensor.from_op("rnn", y[::-1] if reverse else y, inputs, backward)
 
 
@@ -115,15 +117,53 @@ def gru(x, h0, w_ih, w_hh, b_ih=None, b_hh=None, reverse=False):
     x, h0, w_ih, w_hh, *b = [v.array for v in inputs]
     if reverse:
         x = x[::-1]
-    steps, (batch, width) = len(x), h0.shape
-    gates = _project(x, w_ih, *b[:1])  # (T, B, I) -> (T, B, 3H); becomes r, z, n step by step
-    from_h = xp.empty_like(gates)
-    hs = xp.empty((steps + 1, batch, width), h0.dtype)
+    batch, width = h0.shape
+    gates, cs, hs = _gru_steps(_project(x, w_ih, *b[:1]), h0, w_hh, *b[1:])
+    y = hs[1:]
+    needs_gx, present = inputs[0].requires_grad, (*[True] * 4, b_ih is not None, b_hh is not None)
+
+    def backward(g):
+        # With s the sigmoid, r = s(a_r + c_r), z = s(a_z + c_z), n = tanh(a_n + r c_n), where a comes from x and c
+        # from h_{t-1}. So h_t moves with these pre-activations by
+        #   dh/da_n = (1 - z)(1 - n^2),  dh/da_z = (h_{t-1} - n) z(1 - z),  dh/da_r = dh/da_n c_n r(1 - r),
+        #   dh/dc_r = dh/da_r,  dh/dc_z = dh/da_z,  but  dh/dc_n = r dh/da_n.
+        # All this is known before the walk back, which only has to carry
+        #   dh_t = g_t + z_{t+1} dh_{t+1} + W_hh^T dc_{t+1}.
+        g = g[::-1] if reverse else g
+        r, z, n = (gates[:, :, i * width:(i + 1) * width] for i in range(3))
+        dh_dan, dh_daz = (1 - z) * (1 - n * n), (hs[:-1] - n) * z * (1 - z)
+        dh_dar = dh_dan * cs[:, :, 2 * width:] * r * (1 - r)
+        dh_dc = xp.stack([dh_dar, dh_daz, dh_dan * r], axis=2)  # (T, B, H) -> (T, B, 3, H)
+        gc, ghs, gh = xp.empty_like(dh_dc), xp.empty_like(y), xp.zeros_like(h0)
+        for t in reversed(range(len(x))):
+            gh = xp.add(g[t], gh, out=ghs[t])
+            xp.multiply(dh_dc[t], gh[:, None], out=gc[t])
+            gh = gh * z[t]
+            gh += gc[t].reshape(batch, 3 * width) @ w_hh  # (B, 3H) -> (B, H)
+        _, gw_hh, gb_hh = _affine_gradients(gc, hs[:-1], w_hh, False)
+        ga = gc  # the same array: gc is used up, and only the part of n differs, which is written over it
+        xp.multiply(ghs, dh_dan, out=ga[:, :, 2])
+        gx, gw_ih, gb_ih = _affine_gradients(ga, x, w_ih, needs_gx)
+        return tuple(compress((gx[::-1] if reverse and needs_gx else gx, gh, gw_ih, gw_hh, gb_ih, gb_hh), present))
+
+    return Tensor.from_op("gru", y[::-1] if reverse else y, inputs, backward)
+
+
+def _gru_steps(gates, h0, w_hh, b_hh=0.0):
+    """Run the steps of a GRU over `gates` (T, B, 3H), which come as a = W_ih x + b_ih and become r, z, n.
+
+    Returns
+    -------
+    gates : the array given
+    cs : array (T, B, 3H), W_hh h_{t-1} + b_hh of each step
+    hs : array (T + 1, B, H), the states, h0 first
+    """
+    steps, (batch, width) = len(gates), h0.shape
+    cs, hs = xp.empty_like(gates), xp.empty((steps + 1, batch, width), h0.dtype)
     hs[0] = h0
     for t in range(steps):
-        c = xp.matmul(hs[t], w_hh.T, out=from_h[t])  # (B, H) -> (B, 3H)
-        if b:
-            c += b[1]
+        c = xp.matmul(hs[t], w_hh.T, out=cs[t])  # (B, H) -> (B, 3H)
+        c += b_hh
         rz, n = gates[t, :, :2 * width], gates[t, :, 2 * width:]
         rz += c[:, :2 * width]
         _sigmoid_in_place(rz)
@@ -132,40 +172,17 @@ def gru(x, h0, w_ih, w_hh, b_ih=None, b_hh=None, reverse=False):
         h = xp.subtract(hs[t], n, out=hs[t + 1])
         h *= rz[:, width:]
         h += n  # n + z (h_{t-1} - n)
-    y = hs[1:]
-
-    def backward(g):
-        # A step's result moves with its pre-activations a (from x) and c (from h), gate by gate, by
-        #   dh/dn = (1 - z)(1 - n^2),  dh/dz = (h_{t-1} - n) z(1 - z),  dh/dr = dh/dn c_n r(1 - r),
-        # and c_n differs from a_n by the factor r. So all factors are known before the walk back, which only has to
-        # carry dh_t = g_t + z_{t+1} dh_{t+1} + W_hh^T dc_{t+1}.
-        g = g[::-1] if reverse else g
-        r, z, n = (gates[:, :, i * width:(i + 1) * width] for i in range(3))
-        by_n, by_z = (1 - z) * (1 - n * n), (hs[:-1] - n) * z * (1 - z)
-        by_r = by_n * from_h[:, :, 2 * width:] * r * (1 - r)
-        by_gate = xp.stack([by_r, by_z, by_n * r], axis=2)  # (T, B, H) -> (T, B, 3, H)
-        gc, ghs, gh = xp.empty_like(by_gate), xp.empty_like(y), xp.zeros_like(h0)
-        for t in reversed(range(steps)):
-            gh = xp.add(g[t], gh, out=ghs[t])
-            xp.multiply(by_gate[t], gh[:, None], out=gc[t])
-            gh = gh * z[t]
-            gh += gc[t].reshape(batch, -1) @ w_hh  # (B, 3H) -> (B, H)
-        _, gw_hh, gb_hh = _affine_gradients(gc, hs[:-1], w_hh, False)
-        ga = gc  # from here on only the part of n differs
-        xp.multiply(ghs, by_n, out=ga[:, :, 2])
-        gx, gw_ih, gb_ih = _affine_gradients(ga, x, w_ih, needs_gx)
-        return (gx[::-1] if reverse and needs_gx else gx, gh, gw_ih, gw_hh, gb_ih, gb_hh)[:count]
-
-    needs_gx, count = inputs[0].requires_grad, len(inputs)
-    return Tensor.from_op("gru", y[::-1] if reverse else y, inputs, backward)
+    return gates, cs, hs
 
 
 def lstm(x, h0, c0, w_ih, w_hh, b_ih=None, b_hh=None, reverse=False):
     r"""A network of long short-term memory cells over time.
 
     .. math::
-        i_t, f_t, o_t &= \sigma(W_i x_t + b_i + W_h h_{t-1} + b_h) \quad\text{each with its own rows of } W, b \\
+        i_t &= \sigma(W_{ii} x_t + b_{ii} + W_{hi} h_{t-1} + b_{hi}) \\
+        f_t &= \sigma(W_{if} x_t + b_{if} + W_{hf} h_{t-1} + b_{hf}) \\
         g_t &= \tanh(W_{ig} x_t + b_{ig} + W_{hg} h_{t-1} + b_{hg}) \\
+        o_t &= \sigma(W_{io} x_t + b_{io} + W_{ho} h_{t-1} + b_{ho}) \\
         c_t &= f_t c_{t-1} + i_t g_t, \qquad h_t = o_t \tanh(c_t)
 
     Parameters
@@ -180,7 +197,8 @@ def lstm(x, h0, c0, w_ih, w_hh, b_ih=None, b_hh=None, reverse=False):
 
     Returns
     -------
-    Tensor (T + 1, B, H): h after each step, in the order of `x`, then c after the last step taken.
+    Tensor (T + 1, B, H): h after each step, in the order of `x`, and as row T, as an operation has one result, c after
+    the last step taken.
 
     Raises
     ------
@@ -197,21 +215,14 @@ def lstm(x, h0, c0, w_ih, w_hh, b_ih=None, b_hh=None, reverse=False):
         x = x[::-1]
     steps, (batch, width) = len(x), h0.shape
     gates = _project(x, w_ih, *b).reshape(steps, batch, 4, width)  # (T, B, I) -> (T, B, 4, H)
-    hs, cs = xp.empty((2, steps + 1, batch, width), h0.dtype)
-    hs[0], cs[0] = h0, c0
-    for t in range(steps):
-        gates[t] += (hs[t] @ w_hh.T).reshape(batch, 4, width)
-        i, f, candidate, o = (gates[t, :, k] for k in range(4))
-        _sigmoid_in_place(gates[t, :, :2])
-        xp.tanh(candidate, out=candidate)
-        _sigmoid_in_place(o)
-        cs[t + 1] = f * cs[t] + i * candidate
-        hs[t + 1] = o * xp.tanh(cs[t + 1])
+    hs, cs = _lstm_steps(gates, h0, c0, w_hh)
+    needs_gx, present = inputs[0].requires_grad, (*[True] * 5, b_ih is not None, b_hh is not None)
     y = xp.concatenate([hs[:0:-1] if reverse else hs[1:], cs[-1:]])
 
     def backward(g):
-        # dc_t = o (1 - tanh^2 c_t) dh_t + f_{t+1} dc_{t+1}; each gate's pre-activation gets dc_t, and o's gets dh_t,
-        # times a factor that is known before the walk back: c_t's or h_t's derivative by that pre-activation.
+        # dc_t = o (1 - tanh^2 c_t) dh_t + f_{t+1} dc_{t+1}, and the pre-activations, with `candidate` for g_t, get
+        #   da_i = dc g i(1 - i),  da_f = dc c_{t-1} f(1 - f),  da_g = dc i(1 - g^2),  da_o = dh tanh(c) o(1 - o).
+        # ga is first the factors of dc and dh here, which are known before the walk back.
         g_hs, gc = g[:-1], g[-1]
         g_hs = g_hs[::-1] if reverse else g_hs
         i, f, candidate, o = (gates[:, :, k] for k in range(4))
@@ -226,13 +237,33 @@ def lstm(x, h0, c0, w_ih, w_hh, b_ih=None, b_hh=None, reverse=False):
             ga[t, :, :3] *= gc[:, None]
             ga[t, :, 3] *= gh
             gc = gc * f[t]
-            gh = ga[t].reshape(batch, -1) @ w_hh  # (B, 4H) -> (B, H)
+            gh = ga[t].reshape(batch, 4 * width) @ w_hh  # (B, 4H) -> (B, H)
         gx, gw_ih, gb = _affine_gradients(ga, x, w_ih, needs_gx)
         _, gw_hh, _ = _affine_gradients(ga, hs[:-1], w_hh, False)
-        return (gx[::-1] if reverse and needs_gx else gx, gh, gc, gw_ih, gw_hh, gb, gb)[:count]
+        return tuple(compress((gx[::-1] if reverse and needs_gx else gx, gh, gc, gw_ih, gw_hh, gb, gb), present))
 
-    needs_gx, count = inputs[0].requires_grad, len(inputs)
     return Tensor.from_op("lstm", y, inputs, backward)
+
+
+def _lstm_steps(gates, h0, c0, w_hh):
+    """Run the steps of an LSTM over `gates` (T, B, 4, H), which come as W_ih x + b_ih + b_hh and become i, f, g, o.
+
+    Returns
+    -------
+    hs, cs : arrays (T + 1, B, H), the states, h0 and c0 first
+    """
+    steps, batch, _, width = gates.shape
+    hs, cs = xp.empty((2, steps + 1, batch, width), h0.dtype)
+    hs[0], cs[0] = h0, c0
+    for t in range(steps):
+        gates[t] += (hs[t] @ w_hh.T).reshape(batch, 4, width)
+        i, f, candidate, o = (gates[t, :, k] for k in range(4))
+        _sigmoid_in_place(gates[t, :, :2])
+        xp.tanh(candidate, out=candidate)
+        _sigmoid_in_place(o)
+        cs[t + 1] = f * cs[t] + i * candidate
+        hs[t + 1] = o * xp.tanh(cs[t + 1])
+    return hs, cs
 
 
 def rnn_tanh_cell(x, h, w_ih, w_hh, b_ih=None, b_hh=None):
@@ -282,7 +313,7 @@ def _project(x, w, *biases):
     y = x.reshape(-1, x.shape[-1]) @ w.T
     for b in biases:
         y += b
-    return y.reshape(*x.shape[:-1], -1)
+    return y.reshape(*x.shape[:-1], len(w))
 
 
 def _affine_gradients(g, x, w, needs_gx):

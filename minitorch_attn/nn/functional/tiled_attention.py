@@ -79,11 +79,11 @@ def tiled_attention(query, key, value, attn_mask=None, is_causal=False, *, windo
     scale, shapes, needs = _scale(q, scale), [x.shape for x in inputs], [x.requires_grad for x in inputs]
     if mask and mask[0].ndim < 2:
         mask = [mask[0].reshape((1,) * (2 - mask[0].ndim) + mask[0].shape)]
-    tiles = Tiles(q, k, scale, *mask, causal=is_causal or window is not None, window=window, offset=offset, size=tile)
-    y, log_total = _forward(tiles, v)
+    rule = dict(causal=is_causal or window is not None, window=window, offset=offset, size=tile)
+    y, log_total = _forward(Tiles(q, k, scale, *mask, **rule), v)
 
     def backward(g):
-        grads = _backward(tiles, v, y, log_total, g, needs)
+        grads = _backward(Tiles(q, k, scale, *mask, **rule), v, y, log_total, g, needs)
         return tuple(gx if gx is None else gx.reshape(shape) for gx, shape in zip(grads, shapes))
 
     return cast(Tensor.from_op("tiled_attention", y, inputs, backward), dtype)
@@ -147,7 +147,7 @@ class Tiles:
 
 
 def _forward(tiles, v):
-    """y (..., T, E), and L = log of each row's sum of e^score, (..., T, 1); +inf for a row that sees nothing."""
+    """y (..., T, E), and L = log of each row's sum of e^score, (..., T, 1); 0 for a row that sees nothing."""
     T = tiles.q.shape[-2]
     lead = numpy.broadcast_shapes(*(x.shape[:-2] for x in (tiles.q, tiles.k, v)))
     like = tiles.q if tiles.q.ndim == len(lead) + 2 else None
@@ -173,7 +173,7 @@ def _forward(tiles, v):
             top = new_top
         blind = total == 0
         total[blind] = 1
-        top[blind] = math.inf
+        top[blind] = 0  # its scores are -inf, and e^(-inf - 0) is the weight 0 that backward needs
         xp.divide(u, total, out=y[..., rows, :])
         log_total[..., rows, :] = top + xp.log(total)
     return y, log_total

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import minitorch_attn as mt
+from minitorch_attn.backend import to_device, to_host
 from minitorch_attn.nn import functional as F
 from minitorch_attn.random import keep_mask
 from tests.harness import assert_gradients, assert_like_torch, draw, gradients, leaf
@@ -302,7 +303,7 @@ def test_heads_merge_without_a_copy_in_both_directions():
     q = heads_of(x, 3)
     y = sdpa(q, q, q)
     assert y.transpose(1, 2).array.flags.c_contiguous
-    gq, gk, gv = y.node.backward(draw(2, 3, 7, 5))
+    gq, gk, gv = y.node.backward(to_device(draw(2, 3, 7, 5)))
     assert all(g.swapaxes(1, 2).flags.c_contiguous for g in (gq, gk, gv))
     time_first = leaf(draw(7, 2, 15)).unflatten(-1, (3, 5)).permute(1, 2, 0, 3)
     assert sdpa(time_first, time_first, time_first).permute(2, 0, 1, 3).array.flags.c_contiguous
@@ -323,7 +324,7 @@ def test_gradients_only_for_whom_they_are_wanted(wanted):
     for i in wanted:
         inputs[i].requires_grad = True
     y = sdpa(*inputs)
-    returned = y.node.backward(weights[0])
+    returned = y.node.backward(to_device(weights[0]))
     y.backward(mt.tensor(weights[0]))
     for i, (x, g) in enumerate(zip(inputs, all_of_them)):
         if i in wanted:
@@ -337,7 +338,7 @@ def test_gradients_only_for_whom_they_are_wanted(wanted):
 def test_dropout_zeroes_weights_and_scales_the_rest():
     q, k, v = (draw(2, 5, 7, seed=i) for i in range(3))
     mt.manual_seed(3)
-    keep = keep_mask((2, 5, 5), 0.4)
+    keep = to_host(keep_mask((2, 5, 5), 0.4))
     mt.manual_seed(3)
     y = sdpa(*map(mt.tensor, (q, k, v)), dropout_p=0.4, is_causal=True)
     _, p = plain(q, k, v, is_causal=True)

@@ -1,0 +1,238 @@
+"""Llama in one file: the decoder-only Transformer as most recent language models have it.
+
+Four parts differ from a GPT. Norms only scale (RMSNorm); the feed-forward net is gated (SwiGLU); positions turn
+queries and keys (RoPE) and are not added to the tokens; and several query heads share one head of keys and values
+(grouped queries), so that the cache is smaller. There are no biases.
+
+Read from the top: the cache, one layer's attention, its feed-forward net, the block around both, and the model.
+
+References
+----------
+Touvron et al. (2023), "LLaMA: Open and Efficient Foundation Language Models" (section 2.2).
+Zhang, Sennrich (2019), "Root Mean Square Layer Normalization".
+Shazeer (2020), "GLU Variants Improve Transformer" (equation 6).
+Su et al. (2021), "RoFormer: Enhanced Transformer with Rotary Position Embedding".
+Ainslie et al. (2023), "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints".
+Henry et al. (2020), "Query-Key Normalization for Transformers".
+"""
+import math
+from dataclasses import dataclass
+
+from .. import nn
+from ..nn import functional as F
+from ..ops import arange, cat
+
+__all__ = ["Llama", "LlamaCache", "LlamaConfig"]
+
+
+@dataclass
+class LlamaConfig:
+    """The sizes of a Llama.
+
+    Parameters
+    ----------
+    vocab_size : int
+        V, the number of different tokens.
+    block_size : int
+        The longest sequence that the model can read, in tokens.
+    n_layer, n_head, n_embd : int
+        How many blocks; H heads of queries in each; the width C, a multiple of H, so that each has D = C / H, even.
+    n_kv_head : int, optional
+        K heads of keys and values, a divisor of H; H unless given.
+    n_hidden : int, optional
+        F, the width inside the feed-forward net; 8C/3 rounded up unless given. Its three matrices then have 8 C^2
+        weights, as many as the two of a GPT with F = 4C.
+    rope_base : float
+        The slowest pair of entries turns once in about 2 pi `rope_base` tokens.
+    qk_norm : bool
+        Whether queries and keys are normalised, which bounds the scores.
+    tied : bool
+        Whether the output projection uses the token embedding's weight instead of one of its own.
+    pad_id : int, optional
+        In a batch of texts of different lengths, what stands before the shorter ones. It is never looked at, and
+        positions count from the first real token.
+    """
+    vocab_size: int
+    block_size: int = 64
+    n_layer: int = 2
+    n_head: int = 4
+    n_embd: int = 64
+    n_kv_head: int | None = None
+    n_hidden: int | None = None
+    rope_base: float = 10000.0
+    qk_norm: bool = False
+    tied: bool = False
+    pad_id: int | None = None
+
+
+class LlamaCache:
+    """The keys and values of the tokens that a Llama has read so far, and which of the tokens are no padding."""
+
+    def __init__(self, config):
+        self.layers = [nn.KVCache(config.block_size) for _ in range(config.n_layer)]
+        self.seen = None  # (B, S)
+
+    def __len__(self):
+        """How many tokens have been read: S."""
+        return len(self.layers[0])
+
+
+class Attention(nn.Module):
+    """Each token gathers from itself and those before it; each run of H / K query heads shares keys and values."""
+
+    def __init__(self, config):
+        super().__init__()
+        C, D = config.n_embd, config.n_embd // config.n_head
+        self.groups = config.n_head // config.n_kv_head
+        self.q = nn.Linear(C, config.n_head * D, bias=False)
+        self.k = nn.Linear(C, config.n_kv_head * D, bias=False)
+        self.v = nn.Linear(C, config.n_kv_head * D, bias=False)
+        self.proj = nn.Linear(C, C, bias=False)
+        self.q_norm = nn.RMSNorm(D, eps=1e-6) if config.qk_norm else nn.Identity()
+        self.k_norm = nn.RMSNorm(D, eps=1e-6) if config.qk_norm else nn.Identity()
+        self.width = D
+
+    def forward(self, x, turn, mask, cache=None, need_weights=False):
+        q, k, v = (y.unflatten(-1, (-1, self.width)).transpose(1, 2) for y in (self.q(x), self.k(x), self.v(x)))
+        q, k = F.apply_rotary(self.q_norm(q), *turn), F.apply_rotary(self.k_norm(k), *turn)  # (B, H or K, T, D)
+        if cache is not None:
+            k, v = cache.append(k, v)                                         # (B, K, T, D) -> (B, K, S, D)
+        y = F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=self.groups > 1)
+        weights = F.attention_weights(q, k.repeat_interleave(self.groups, 1), mask) if need_weights else None
+        return self.proj(y.transpose(1, 2).flatten(2)), weights               # (B, H, T, D) -> (B, T, C)
+
+
+class SwiGLU(nn.Module):
+    """The feed-forward net, for each token alone: silu(W1 x) decides how much of W2 x passes on to W3."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.gate = nn.Linear(config.n_embd, config.n_hidden, bias=False)
+        self.up = nn.Linear(config.n_embd, config.n_hidden, bias=False)
+        self.proj = nn.Linear(config.n_hidden, config.n_embd, bias=False)
+
+    def forward(self, x):
+        return self.proj(F.swiglu(self.gate(x), self.up(x)))                  # (B, T, C) -> (B, T, F) -> (B, T, C)
+
+
+class Block(nn.Module):
+    """Attention, then the feed-forward net, each on a normalised copy and added to the residual stream."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.norm_1, self.attn = nn.RMSNorm(config.n_embd, eps=1e-6), Attention(config)
+        self.norm_2, self.mlp = nn.RMSNorm(config.n_embd, eps=1e-6), SwiGLU(config)
+
+    def forward(self, x, turn, mask, cache=None, need_weights=False):
+        y, weights = self.attn(self.norm_1(x), turn, mask, cache, need_weights)
+        x = x + y
+        return x + self.mlp(self.norm_2(x)), weights
+
+
+class Llama(nn.Module):
+    """A Llama: token embedding, `n_layer` blocks, a last norm, and logits over the vocabulary.
+
+    Parameters
+    ----------
+    config : LlamaConfig
+        Its `n_kv_head` and `n_hidden` are filled in where they were left out.
+
+    Raises
+    ------
+    ValueError
+        If the width is not an even multiple of the number of heads, or K does not divide H.
+    """
+
+    def __init__(self, config):
+        super().__init__()
+        C, H = config.n_embd, config.n_head
+        config.n_kv_head, config.n_hidden = config.n_kv_head or H, config.n_hidden or math.ceil(8 * C / 3)
+        if C % H or C // H % 2 or H % config.n_kv_head:
+            raise ValueError(f"n_embd={C} must be an even multiple of n_head={H}, as RoPE turns pairs, and n_head one "
+                             f"of n_kv_head={config.n_kv_head}")
+        self.config = config
+        self.tok_emb = nn.Embedding(config.vocab_size, C)
+        self.blocks = nn.ModuleList([Block(config) for _ in range(config.n_layer)])
+        self.norm = nn.RMSNorm(C, eps=1e-6)
+        self.head = nn.Linear(C, config.vocab_size, bias=False)
+        for name, weight in self.named_parameters():
+            if weight.ndim > 1:
+                # 2 * n_layer parts add to the residual stream; this keeps its variance from growing with the depth
+                nn.init.normal_(weight, std=0.02 / math.sqrt(2 * config.n_layer if ".proj." in name else 1))
+        if config.tied:
+            self.head.weight = self.tok_emb.weight
+
+    def new_cache(self):
+        """A cache of nothing, for `forward` to fill."""
+        return LlamaCache(self.config)
+
+    def forward(self, ids, targets=None, cache=None, need_weights=False):
+        """Logits for the token after each one of `ids`, and their loss.
+
+        Parameters
+        ----------
+        ids : Tensor (B, T), integers in [0, V)
+        targets : Tensor (B, T), integers, optional
+            The token that does come next; -100 where no answer counts.
+        cache : LlamaCache, optional
+            Of the tokens before `ids`; their keys and values are used, and those of `ids` added. Only under no_grad.
+        need_weights : bool
+            Whether to return what every head attends to.
+
+        Returns
+        -------
+        logits : Tensor (B, T, V)
+        loss : Tensor () or None
+            Mean cross-entropy in nats a token; None without targets.
+        weights : list of Tensor (B, H, T, S), only with `need_weights`
+            One for each layer, S counting the cached tokens too.
+
+        Raises
+        ------
+        IndexError
+            If an id lies outside the vocabulary.
+        ValueError
+            If `ids` is not (B, T), or T and the cached tokens together exceed `block_size`.
+        """
+        past = 0 if cache is None else len(cache)
+        self.check(ids, past)
+        place, mask = self.place(ids, past, cache)
+        turn = F.rotary_tables(place, self.config.n_embd // self.config.n_head, self.config.rope_base,
+                               self.tok_emb.weight.dtype)
+        x, weights = self.tok_emb(ids), []                                    # (B, T) -> (B, T, C)
+        for layer, block in enumerate(self.blocks):
+            x, w = block(x, turn, mask, None if cache is None else cache.layers[layer], need_weights)
+            weights.append(w)
+        logits = self.head(self.norm(x))                                      # (B, T, C) -> (B, T, V)
+        loss = None
+        if targets is not None:
+            loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())   # (B*T, V), (B*T,) -> ()
+        return (logits, loss, weights) if need_weights else (logits, loss)
+
+    def place(self, ids, past, cache):
+        """Positions of `ids`, (T,) or (B, 1, T), and which tokens each may see, broadcastable to (B, H, T, S)."""
+        T = ids.shape[1]
+        causal = F.causal_mask(T, past + T)
+        if self.config.pad_id is None:
+            return arange(past, past + T), causal
+        seen = ids != self.config.pad_id
+        if past:
+            seen = cat([cache.seen, seen], dim=1)                             # (B, T) -> (B, S)
+        seen = seen.cumsum(1) > 0  # padding stands before the text; the same id inside it is a token like others
+        if cache is not None:
+            cache.seen = seen
+        place = (seen.cumsum(1) - 1).clamp(min=0)[:, None, past:]             # (B, S) -> (B, 1, T)
+        return place, causal & seen[:, None, None]                            # (T, S), (B, 1, 1, S) -> (B, 1, T, S)
+
+    def check(self, ids, past):
+        """Raise unless the model can read `ids` after `past` cached tokens."""
+        V, longest = self.config.vocab_size, self.config.block_size
+        if ids.ndim != 2:
+            raise ValueError(f"ids must be (batch, time), got shape {tuple(ids.shape)}; ids[None] adds a batch axis")
+        if past + ids.shape[1] > longest:
+            read = f"{ids.shape[1]} tokens" + (f" after {past} cached ones" if past else "")
+            raise ValueError(f"{read} do not fit block_size={longest}; pass the last {longest} only, or make the "
+                             "model with a larger block_size")
+        if ids.numel() and not 0 <= (low := int(ids.min())) <= (high := int(ids.max())) < V:
+            raise IndexError(f"ids must lie in [0, {V}), the vocabulary, got {low if low < 0 else high}; was the text "
+                             "encoded with another tokenizer?")
