@@ -3,13 +3,23 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-dpnp test-dpnp-quick lint bench clean
 
 demo: $(VENV)/demo-ready
 	$(BIN)/minitorch-attn demo
 
 test: $(VENV)/test-ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# the same tests on another array library; what makes no arrays is left out
+test-dpnp: $(VENV)/dpnp-ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --backend dpnp tests/test_autograd.py tests/test_backend.py \
+		tests/test_checkpoint.py tests/test_data.py tests/test_dtypes.py tests/test_generate.py tests/test_grad_mode.py \
+		tests/test_methods.py tests/test_random.py tests/test_switching.py tests/test_torch_bridge.py tests/models \
+		tests/nn tests/ops tests/optim
+
+test-dpnp-quick: $(VENV)/dpnp-ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --backend dpnp @tests/dpnp_quick.txt
 
 lint: $(VENV)/test-ready
 	$(BIN)/python -m ruff check .
@@ -27,6 +37,10 @@ $(VENV)/test-ready: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	touch $@ $(VENV)/demo-ready
+
+$(VENV)/dpnp-ready: $(VENV)/test-ready
+	$(BIN)/python -m pip install --quiet --editable '.[dpnp]'
+	touch $@
 
 clean:
 	rm -rf $(VENV) build dist out *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -93,11 +93,13 @@ for fn in (softmax, wrong_softmax, lazy_softmax):
         assert errors[0] < 1e-9 < 1e-2 < errors[1]
 
 # %% [markdown]
-# With random weights, $\langle f(x), u \rangle$ for a random $u$, nothing can cancel by symmetry. `gradcheck` always does
-# that. And if you hand it the sum yourself, it does not say "passed": it says that the check proves nothing.
+# With random weights, $\langle f(x), u \rangle$ for a random $u$, nothing can cancel by symmetry. `gradcheck` always
+# does that. And if you hand it the sum yourself, it does not say "passed": it says that the check proves nothing.
 #
 # How often does the sum miss a mistake? The package's own bug zoo (`python -m pytest tests/bug_zoo`) counts it: of 169
-# wrong backward functions 15 slip through a plain sum, among them forgotten paths in softmax and layer norm.
+# wrong backward functions 15 slip through a plain sum. Among them are a softmax that returns zeros, a batch norm that
+# forgets the variance's path, losses that ignore the gradient they get, and whatever only puts entries in the wrong
+# order (flip, roll, sort, permute): a sum does not care about order.
 
 # %%
 print(explain_gradients(lambda t: lazy_softmax(t).sum(), x))
@@ -122,13 +124,13 @@ report.plot("out/01_report.png")
 #
 # ## 4. How small a step?
 #
-# A large step $h$ sees the curve bend: the error grows like $h^2$. A small one compares numbers that agree in almost all
-# digits: the error grows like $\varepsilon / h$. Combining two steps removes the $h^2$ (Richardson):
+# A large step $h$ sees the curve bend: the error grows like $h^2$. A small one compares numbers that agree in almost
+# all digits: the error grows like $\varepsilon / h$. Combining two steps removes the $h^2$ (Richardson):
 #
 # $$D(h) = f' + c\,h^2 + \dots \quad\Rightarrow\quad \frac{4\,D(h/2) - D(h)}{3} = f' + O(h^4).$$
 #
-# `gradcheck` sweeps over steps and takes, for every entry, the combination that is least uncertain. So it knows how far
-# off its own differences are, and need not guess a tolerance.
+# `gradcheck` sweeps over steps and takes, for every entry, the combination that is least uncertain. So it knows how
+# far off its own differences are, and need not guess a tolerance.
 
 # %%
 steps = np.logspace(-11, -0.5, 43)
@@ -152,8 +154,9 @@ assert errors["float32"].min() > 100 * errors["float64"].min()
 print({name: f"best {error.min():.0e}" for name, error in errors.items()})
 
 # %% [markdown]
-# In float32 the best plain difference is good to three or four digits, not enough to see a missing `eps` or a factor
-# $n/(n-1)$. So float32 inputs, and the parameters of a Module, are checked as float64 copies, and the report says so.
+# In float32 even a good step leaves three or four digits, and which step is good depends on the function. A missing
+# `eps` does not show. So float32 inputs, and the parameters of a Module, are checked as float64 copies, and the
+# report says so.
 #
 # ## 5. Kinks
 #

@@ -59,6 +59,7 @@ def parser():
 
 def main(arguments=None):
     """Carry out one command and return its exit status."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
     asked = vars(parser().parse_args(arguments))
     command, backend = asked.pop("command"), asked.pop("backend", None)
     if backend is not None:
@@ -72,7 +73,10 @@ def main(arguments=None):
         return demo(**asked)
     if command == "run":
         from .run import run_script
-        return run_script(asked["script"], asked["arguments"])
+        rest = asked["arguments"]
+        if arguments[-len(rest) - 1] == "--":  # argparse drops it, but it stands after the script and so belongs to it
+            rest = ["--", *rest]
+        return run_script(asked["script"], rest)
     if command == "gradcheck":
         from .gradient_check.checkup import checkup
         return checkup([] if asked["all"] else asked["names"], asked["against"])

@@ -21,9 +21,8 @@ class Storage:
     """The memory that a tensor and its views share, and what has been written to it.
 
     written : int, the number of the last write, 0 if never: PyTorch's version counter in the form of a clock.
-    array : what `check_not_overwritten` compares memory with; the whole base array once writes have come through two
-        different arrays.
-    replaced : tuple, (old array, Storage that took over) for each write recorded in a graph; a view of the old array is
+    array : what `check_not_overwritten` compares memory with; the whole base array after writes through two arrays.
+    replaced : tuple, (old array, Storage that took over) for each write recorded in a graph; a view of the old one is
         out of date from then on.
     """
     written, array, replaced = 0, None, ()  # on the class: most memory is never written to, and so costs nothing
@@ -75,18 +74,18 @@ class Node:
                                        "it was used; write to a clone() of it, or use the out-of-place operation")
 
     def free(self):
-        """Let go of everything that backward needed."""
-        self.parents, self.storages, self.backward = (), (), _freed
+        """Let go of everything that backward needed; only a view keeps its base, which `check_writable` asks for."""
+        kept = int(self.is_view)
+        self.parents, self.storages, self.backward = self.parents[:kept], self.storages[:kept], _freed
 
 
 def _freed(g):
-    raise RuntimeError("this graph was freed by an earlier backward(); to walk it twice, call the first one with "
-                       "retain_graph=True")
+    raise RuntimeError("this graph was freed by an earlier backward(); call that one with retain_graph=True")
 
 
-def _reverse_order(root):
-    """All nodes that `root` depends on, itself included, each before its parents: those made last come first."""
-    found, stack = {root}, [root]
+def _reverse_order(*roots):
+    """All nodes that `roots` depend on, themselves included, each before its parents: those made last come first."""
+    found, stack = set(roots), list(roots)
     while stack:
         for parent in stack.pop().parents:
             if parent is not None and parent not in found:
@@ -109,7 +108,7 @@ def _accumulate(gradients, owned, parent, gx):
             owned.add(parent)
         gradients[parent][gx.index] += gx.array
     elif known is None:
-        gradients[parent] = to_device(gx)  # NumPy returns 0-d results as scalars
+        gradients[parent] = gx if gx.ndim else to_device(gx)  # NumPy returns 0-d results as scalars
     elif parent in owned:
         known += gx
     else:
@@ -118,11 +117,11 @@ def _accumulate(gradients, owned, parent, gx):
 
 
 @quiet
-def _propagate(root, seed, retain_graph, arrived):
-    """Carry `seed`, the gradient of `root`, back; call ``arrived(node, gradient, owned)`` at each node it reaches."""
-    gradients = {root: seed}  # of each node reached, the sum of what has come back so far
+def _propagate(gradients, retain_graph, arrived):
+    """Carry `gradients`, one for each root, back; call ``arrived(node, gradient, owned)`` at each node reached."""
+    # on the way `gradients` holds, for each node reached, the sum of what has come back so far
     owned = set()  # nodes whose sum lies in memory that no one else holds
-    for node in _reverse_order(root):
+    for node in _reverse_order(*gradients):
         if node not in gradients:
             continue
         g = gradients.pop(node)
@@ -134,7 +133,7 @@ def _propagate(root, seed, retain_graph, arrived):
         for parent, gx in zip(node.parents, results, strict=True):
             if parent is None or gx is None:
                 continue
-            assert isinstance(gx, Partial) or gx.shape == parent.shape and gx.dtype == parent.dtype, (
+            assert isinstance(gx, Partial) or (gx.shape == parent.shape and gx.dtype == parent.dtype), (
                 f"{node.op} returned a gradient {gx.dtype}{gx.shape} for an input {parent.dtype}{parent.shape}")
             if parent not in gradients and _is_fresh(gx, g, results):
                 owned.add(parent)
@@ -148,23 +147,27 @@ def _propagate(root, seed, retain_graph, arrived):
 def _store(node, g, owned):
     """Add the gradient that arrived at a node to the ``.grad`` of the tensor that wants it, if it still lives."""
     tensor = node.owner and node.owner()
-    if tensor is None:
+    if tensor is None or not tensor._requires_grad:
         return
     if tensor.grad is None:
         tensor.grad = Tensor.wrap(g if owned and node.backward is None else g.copy())
+    elif (tensor.grad.shape, tensor.grad.dtype) != (g.shape, g.dtype):
+        raise RuntimeError(f".grad was set to {tensor.grad.dtype}{tensor.grad.shape}, the gradient is "
+                           f"{g.dtype}{g.shape}; set it to None, or to a tensor of that shape and dtype")
     else:
         tensor.grad.array += g
+        tensor.grad.mark_written()
 
 
-def _seed(output, gradient):
+def _seed(output, gradient, create_graph):
     """The array that the walk starts from: `gradient`, or 1 for a single number."""
+    if create_graph:
+        raise NotImplementedError("create_graph=True: gradients stand outside every graph and have none themselves")
     if not output.requires_grad:
-        raise RuntimeError("backward() needs a tensor that requires grad: nothing it was made from does, or it was "
-                           "made under no_grad() or from integers")
+        raise RuntimeError("backward() needs a tensor that requires grad: nothing it is made of does, or no_grad()")
     if gradient is None:
         if output.array.size != 1:
-            raise RuntimeError(f"backward() without a gradient needs a single number, got shape {output.shape}; "
-                               "reduce it first, or pass gradient=")
+            raise RuntimeError(f"backward() without gradient=... needs a single number, got shape {output.shape}")
         return xp.ones(output.shape, output.dtype)
     array = gradient.array if isinstance(gradient, Tensor) else to_device(gradient)
     if array.shape != output.shape:
@@ -172,27 +175,31 @@ def _seed(output, gradient):
     return array.astype(output.dtype)
 
 
-def grad(output, inputs, grad_output=None, retain_graph=False, allow_unused=False):
-    """Gradients of `output` with respect to `inputs`, returned as a tuple instead of written to ``.grad``.
+def grad(outputs, inputs, grad_outputs=None, retain_graph=False, create_graph=False, allow_unused=False):
+    """Gradients of the sum of `outputs` with respect to each of `inputs`: a tuple, instead of written to ``.grad``.
 
-    `inputs` (a Tensor or a sequence) may be inner results as well as leaves; `output` must be a single number
-    unless its own gradient `grad_output` is given. An input that `output` does not depend on raises
-    RuntimeError, or with `allow_unused` gives None.
+    Both are a Tensor or a sequence of them, and inputs may be inner results as well as leaves. An output that is not
+    a single number needs its own gradient in `grad_outputs`. An input that no output depends on raises RuntimeError,
+    or with `allow_unused` gives None.
     """
-    inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    outputs, inputs = ((x,) if isinstance(x, Tensor) else tuple(x) for x in (outputs, inputs))
+    if grad_outputs is None or isinstance(grad_outputs, Tensor):
+        grad_outputs = (grad_outputs,) * (len(outputs) if grad_outputs is None else 1)
     if not all(x.requires_grad for x in inputs):
         raise RuntimeError("grad() needs inputs that require grad")
-    wanted = {x.graph_node(): None for x in inputs}
+    wanted, seeds = {x.graph_node(): None for x in inputs}, {}
+    for y, g in zip(outputs, grad_outputs, strict=True):
+        _accumulate(seeds, set(), y.graph_node(), _seed(y, g, create_graph))
 
     def keep(node, g, owned):
         if node in wanted:
-            wanted[node] = Tensor.wrap(g.copy())
+            wanted[node] = g
 
-    _propagate(output.graph_node(), _seed(output, grad_output), retain_graph, keep)
-    results = tuple(wanted[x.graph_node()] for x in inputs)
+    _propagate(seeds, retain_graph, keep)
+    results = [wanted[x.graph_node()] for x in inputs]
     if not allow_unused and any(g is None for g in results):
         raise RuntimeError("an input was not used to compute the output; allow_unused=True gives None for it")
-    return results
+    return tuple(g if g is None else Tensor.wrap(g.copy()) for g in results)
 
 
 class Tensor:
@@ -201,8 +208,6 @@ class Tensor:
     ``Tensor(values)`` makes a float tensor of nested lists or an array, ``Tensor(2, 3)`` one of that shape whose
     values are arbitrary; to choose the dtype use `tensor`.
 
-    Attributes
-    ----------
     array : the values, as an array of the library in use.
     grad : Tensor or None, filled in by `backward` for leaves that require grad.
     """
@@ -216,8 +221,7 @@ class Tensor:
 
     def __init__(self, *values):
         if len(values) == 1 and not isinstance(values[0], int):
-            source = values[0].array if isinstance(values[0], Tensor) else values[0]
-            self.array = xp.array(source, dtype=dtypes.get_default_dtype())
+            self.array = xp.array(getattr(values[0], "array", values[0]), dtype=dtypes.get_default_dtype())
         else:
             self.array = xp.empty(values or 0, dtype=dtypes.get_default_dtype())
 
@@ -285,23 +289,17 @@ class Tensor:
             raise RuntimeError("retain_grad() needs a tensor that requires grad")
         self.graph_node().owner = weakref.ref(self)
 
-    def backward(self, gradient=None, retain_graph=False):
+    def backward(self, gradient=None, retain_graph=False, create_graph=False):
         """Add the gradient of this tensor with respect to every leaf that requires grad to that leaf's ``.grad``.
 
-        Parameters
-        ----------
-        gradient : Tensor of this shape, optional
-            The gradient of the objective with respect to this tensor; 1 for a single number.
-        retain_graph : bool
-            Keep the graph for another walk; by default it is freed on the way.
+        gradient : Tensor of this shape, the gradient of the objective with respect to it; 1 for a single number.
+        retain_graph : keep the graph for another walk; by default it is freed on the way.
+        create_graph : only False is possible, for gradients take part in no graph.
 
-        Raises
-        ------
-        RuntimeError
-            If this tensor does not require grad, `gradient` is missing or mis-shaped, the graph was freed, or an
-            array it needs was overwritten.
+        Raises RuntimeError if this tensor does not require grad, `gradient` is missing or mis-shaped, the graph was
+        freed, an array it needs was overwritten, or a leaf's ``.grad`` was set to another shape or dtype.
         """
-        _propagate(self.graph_node(), _seed(self, gradient), retain_graph, _store)
+        _propagate({self.graph_node(): _seed(self, gradient, create_graph)}, retain_graph, _store)
 
     def assign(self, result):
         """Make this tensor hold `result`: what every operation in place ends with.
@@ -333,15 +331,17 @@ class Tensor:
         storage.written = next(_numbers)
 
     def check_writable(self):
-        """Raise if a write would change a leaf behind the graph's back, or if several entries share one memory cell."""
+        """Raise if a write would change a leaf behind the graph's back, or if entries share one memory cell."""
         self.check_current()
         node = self.node
         while node and node.is_view:
             node = node.parents[0]
         if grad_mode.enabled and self._requires_grad and (node is None or node.backward is None):
             raise RuntimeError("a leaf that requires grad, or a view of one, is written in place only under no_grad()")
-        if any(step == 0 and n > 1 for step, n in zip(self.array.strides, self.array.shape)):
-            raise RuntimeError("entries of this tensor share memory (expand): write to a clone() of it instead")
+        shared = any(step == 0 and n > 1 for step, n in zip(self.array.strides, self.array.shape))
+        if shared or not getattr(self.array.flags, "writeable", True):
+            raise RuntimeError("entries of this tensor, or of the one it views, share memory (expand), or the memory "
+                               "is read-only: write to a clone() of it instead")
 
     def check_current(self):
         """Raise if a recorded write through another tensor has left these values behind."""

@@ -24,7 +24,8 @@ class ArrayLibrary:
     """The array library in use: ``xp.name`` is that library's ``name``.
 
     A name is looked up once and then kept as an attribute, because ``__getattr__`` costs fifteen times as much
-    as an attribute. For the same reason nothing else may keep it: write ``xp.exp(x)`` where it is used.
+    as an attribute. Nothing else may keep a name, for `use` could not make it forget: write ``xp.exp(x)`` where it
+    is used.
     """
 
     def __init__(self, name):
@@ -34,9 +35,7 @@ class ArrayLibrary:
         """Forward to the library called `name` from now on, forgetting every name kept from the one before."""
         module = load(name)
         self.__dict__.clear()
-        self.__dict__.update(name=name, module=module)
-        if name == "dpnp":
-            self.__dict__.update(differences.stand_ins(module))
+        self.__dict__.update(name=name, module=module, **differences.stand_ins(name, module))
 
     def __getattr__(self, attribute):
         value = getattr(self.module, attribute)
@@ -73,7 +72,7 @@ def load(name):
                                   f"python -m pip install 'minitorch_attn[{name}]'", name=error.name) from None
     if name != "numpy":
         try:
-            module.asnumpy(module.zeros(1))
+            module.zeros(1).tolist()
         except Exception as error:  # each library has errors of its own for this
             raise RuntimeError(f"{name} is installed, but cannot compute here: {error}") from error
     return module
@@ -197,7 +196,7 @@ def check_index(index, size, what="index"):
         raise IndexError(f"{what} must lie in [0, {size}), got {', '.join(map(str, bad))}")
 
 
-def scatter_add(target, index, values):
+def add_rows(target, index, values):
     """``target[index] += values`` in place, where an index that occurs twice adds twice.
 
     `index` is an integer array of rows of `target`; `values` has shape ``index.shape + target.shape[1:]``.

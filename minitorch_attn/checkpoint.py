@@ -16,6 +16,7 @@ import numpy
 from . import dtypes
 from .autograd import Tensor
 from .backend import to_device, to_host
+from .nn.parameter import UninitializedParameter
 from .random import Generator, get_rng_state, set_rng_state
 
 __all__ = ["load", "load_weights", "save"]
@@ -50,14 +51,16 @@ def save(path, model=None, optimizer=None, scheduler=None, config=None, step=Non
     Raises
     ------
     ValueError
-        If `path` has another ending, or a name cannot be written.
+        If `path` has another ending, a name cannot be written, or a lazy layer has not been called yet.
     TypeError
         If something to be saved is neither a Tensor, number, text, list, tuple nor dict.
     ImportError
         If a .safetensors file is asked for and the package is not installed.
     """
-    weights = model.state_dict() if hasattr(model, "state_dict") else model
+    weights = model.state_dict(keep_vars=True) if hasattr(model, "state_dict") else model
     for name, x in (weights or {}).items():
+        if isinstance(x, UninitializedParameter):
+            raise ValueError(f"model: {name} has no shape yet; call the model once on an input before saving it")
         if not isinstance(x, Tensor):
             raise TypeError(f"model: {name} is a {type(x).__name__}, not a Tensor; settings belong into config")
     if dataclasses.is_dataclass(config):
@@ -105,9 +108,10 @@ def load(path, model=None, optimizer=None, scheduler=None, strict=True, rng=None
     Raises
     ------
     ValueError
-        If the file is broken, was not written by `save`, or lacks what is asked for; nothing has been changed then.
+        If the file is broken, was not written by `save`, or lacks what is asked for.
     RuntimeError, ValueError
-        From the model's and then the optimizer's ``load_state_dict``, if names, shapes or groups do not match.
+        From the optimizer's, the scheduler's and then the model's ``load_state_dict``, if groups, entries, names or
+        shapes do not match. Whatever was raised, nothing has been changed.
     """
     arrays, text = _read(path)
     if text is None:
@@ -120,12 +124,18 @@ def load(path, model=None, optimizer=None, scheduler=None, strict=True, rng=None
     rng = optimizer is not None and found["rng"] is not None if rng is None else rng
     if rng and found["rng"] is None:
         raise ValueError(f"{path} was saved without the random state")
-    if model is not None:
-        model.load_state_dict(found["model"], strict=strict)
-    if optimizer is not None:
-        optimizer.load_state_dict(found["optimizer"])
-    if scheduler is not None:
-        scheduler.load_state_dict(found["scheduler"])
+    before = [(target, target.state_dict()) for target in (optimizer, scheduler) if target is not None]
+    try:  # each either takes all of its part or raises; the model, whose old values are not kept, comes last
+        if optimizer is not None:
+            optimizer.load_state_dict(found["optimizer"])
+        if scheduler is not None:
+            scheduler.load_state_dict(found["scheduler"])
+        if model is not None:
+            model.load_state_dict(found["model"], strict=strict)
+    except Exception:
+        for target, state in before:
+            target.load_state_dict(state)
+        raise
     if rng:
         set_rng_state(found["rng"])
     return found
@@ -182,8 +192,8 @@ def _encode(value, name, arrays, names):
             while name in arrays:
                 name += "_"
             arrays[name] = numpy.array(to_host(value.array), order="C")  # a copy: of a view only what it shows
-            names[id(value.array)] = name
-        return {"tensor": names[id(value.array)]}
+            names[id(value.array)] = name, value.array  # kept alive, or its id could become that of another
+        return {"tensor": names[id(value.array)][0]}
     if isinstance(value, dict):
         prefix = f"{name}/" if name else ""
         return {"items": [[key, _encode(v, f"{prefix}{key}", arrays, names)] for key, v in value.items()]}
@@ -225,8 +235,8 @@ def _parse(path, text, arrays):
             found[part] = _decode(found[part], tensors)
             if not isinstance(found[part], (dict, type(None))):
                 raise ValueError(f"its {part} is no dict")
-        if not all(isinstance(x, Tensor) for x in (found["model"] or {}).values()):
-            raise ValueError("a weight is no tensor")
+        if not all(isinstance(name, str) and isinstance(x, Tensor) for name, x in (found["model"] or {}).items()):
+            raise ValueError("a weight is no tensor, or its name no text")
         if found["optimizer"] is not None:
             _check_optimizer(**found["optimizer"])
         if found["rng"] is not None:

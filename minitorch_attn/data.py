@@ -334,7 +334,8 @@ def default_collate(batch):
     if isinstance(first, float):  # numpy.float64 is one too
         return Tensor.wrap(to_device(list(batch), dtypes.float64))
     if isinstance(first, (int, numpy.number, numpy.bool_)):
-        return Tensor.wrap(to_device(numpy.array(batch)))
+        dtype = dtypes.scalar_dtype(batch) if isinstance(first, int) else None  # [1, 2.5] has the default dtype
+        return Tensor.wrap(to_device(numpy.array(batch, dtype)))
     if isinstance(first, (str, bytes)):
         return batch
     if isinstance(first, collections.abc.Mapping):

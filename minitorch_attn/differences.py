@@ -1,7 +1,7 @@
-"""What dpnp spells or does otherwise than NumPy.
+"""What CuPy and dpnp spell or do otherwise than NumPy.
 
-`stand_ins` are put over the functions of dpnp of the same name, so that ``xp.zeros(shape, dtype)`` is one spelling
-that all libraries understand. CuPy keeps to NumPy's names and signatures and needs none.
+`stand_ins` are put over the library's functions of the same name, so that ``xp.zeros(shape, dtype)`` is one spelling
+that all of them understand.
 """
 import os
 import sys
@@ -20,53 +20,78 @@ def show_driver():
         os.environ.setdefault("OCL_ICD_FILENAMES", driver)
 
 
-def stand_ins(dpnp):
-    """Functions by name, with NumPy's signatures."""
-    names = [name for name in vars(StandIns) if not name.startswith("_")]
-    own = StandIns(dpnp)
-    return {name: getattr(own, name) for name in names}
+def stand_ins(library, module):
+    """Functions by name, with NumPy's signatures; none for NumPy itself."""
+    if library == "numpy":
+        return {}
+    own = {"cupy": Cupy, "dpnp": Dpnp}[library](module)
+    return {name: getattr(own, name) for name in dir(own) if not name.startswith("_")}
 
 
-class StandIns:
-    """Each method takes the place of dpnp's function of its name."""
+class Cupy:
+    """Each method takes the place of the library's function of its name."""
 
-    def __init__(self, dpnp):
-        self._dpnp = dpnp
+    def __init__(self, module):
+        self._own = module
+
+    def bincount(self, x, weights=None, minlength=0):
+        """Of no numbers, too."""
+        if x.size:
+            return self._own.bincount(x, weights=weights, minlength=minlength)
+        return self._own.zeros(minlength, dtype="int64" if weights is None else "float64")
+
+
+class Dpnp(Cupy):
+    """Needs what CuPy needs, and more."""
 
     # these arguments dpnp takes by keyword only
 
     def zeros(self, shape, dtype=None):
-        return self._dpnp.zeros(shape, dtype=dtype)
+        return self._own.zeros(shape, dtype=dtype)
 
     def ones(self, shape, dtype=None):
-        return self._dpnp.ones(shape, dtype=dtype)
+        return self._own.ones(shape, dtype=dtype)
 
     def empty(self, shape, dtype=None):
-        return self._dpnp.empty(shape, dtype=dtype)
+        return self._own.empty(shape, dtype=dtype)
 
     def full(self, shape, value, dtype=None):
-        return self._dpnp.full(shape, value, dtype=dtype)
+        return self._own.full(shape, value, dtype=dtype)
 
     def concatenate(self, arrays, axis=0):
-        return self._dpnp.concatenate(arrays, axis=axis)
+        return self._own.concatenate(arrays, axis=axis)
 
     def stack(self, arrays, axis=0):
-        return self._dpnp.stack(arrays, axis=axis)
+        return self._own.stack(arrays, axis=axis)
 
     def tril(self, a, k=0):
-        return self._dpnp.tril(a, k=k)
+        return self._own.tril(a, k=k)
 
     def triu(self, a, k=0):
-        return self._dpnp.triu(a, k=k)
+        return self._own.triu(a, k=k)
+
+    # these dpnp does not compute in place, where `out` is an operand
+
+    def maximum(self, a, b, out=None):
+        return self._kept(self._own.maximum(a, b), out)
+
+    def minimum(self, a, b, out=None):
+        return self._kept(self._own.minimum(a, b), out)
+
+    def _kept(self, y, out):
+        if out is None:
+            return y
+        out[...] = y
+        return out
 
     # dpnp's matrix products refuse, or misread, arrays in which one entry stands for many (strides of 0)
 
     def broadcast_to(self, a, shape):
         """A copy, where NumPy makes a view."""
-        return self._dpnp.broadcast_to(a, shape).copy()
+        return self._own.broadcast_to(a, shape).copy()
 
     def broadcast_arrays(self, *arrays):
-        return [a.copy() for a in self._dpnp.broadcast_arrays(*arrays)]
+        return [a.copy() for a in self._own.broadcast_arrays(*arrays)]
 
 
 def whole_memory(array):

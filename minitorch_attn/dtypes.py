@@ -2,8 +2,11 @@
 
 A dtype here is NumPy's own dtype object, so ``x.dtype == float32`` and ``numpy.zeros(3, x.dtype)`` both hold.
 """
+import functools
+
 import numpy
 
+# In this file bool, int and float are these dtypes, not Python's types.
 dtype = numpy.dtype
 bool = numpy.dtype("bool")
 uint8 = numpy.dtype("uint8")
@@ -15,7 +18,7 @@ float16 = half = numpy.dtype("float16")
 float32 = float = numpy.dtype("float32")
 float64 = double = numpy.dtype("float64")
 
-CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2}  # by dtype.kind: truth values, whole numbers, floating point
+CATEGORY = {"b": 0, "u": 1, "i": 1, "f": 2}  # by dtype.kind: boolean, integer, floating point
 _default = float32
 
 
@@ -36,7 +39,7 @@ def set_default_dtype(d):
 def promote_types(a, b):
     """The dtype that holds both `a` and `b` by PyTorch's rule.
 
-    Like NumPy's, but a whole number never widens a float: int64 with float32 is float32, not float64.
+    Like NumPy's, but an integer never widens a float: int64 with float32 is float32, not float64.
     """
     if a == b:
         return a
@@ -58,18 +61,18 @@ def result_type(*operands):
     """The dtype of a result of `operands` (tensors or numbers) by PyTorch's rule.
 
     Tensors with dimensions decide first; a 0-d tensor, and after it a plain number, changes the result only if
-    its category (truth value < whole number < floating point) is higher than everything before it.
+    its category (boolean < integer < floating point) is higher than everything before it.
     """
-    ranks = ([], [], [])
+    by_priority = with_dims, without_dims, numbers = [], [], []
     for x in operands:
         if hasattr(x, "dtype") and not isinstance(x, numpy.generic):
-            ranks[0 if x.ndim else 1].append(x.dtype)
+            (with_dims if x.ndim else without_dims).append(x.dtype)
         else:
-            ranks[2].append(scalar_dtype(x))
+            numbers.append(scalar_dtype(x))
     result = None
-    for dtypes in ranks:
-        for found in dtypes[1:]:
-            dtypes[0] = promote_types(dtypes[0], found)
-        if dtypes and (result is None or CATEGORY[dtypes[0].kind] > CATEGORY[result.kind]):
-            result = dtypes[0]
+    for found in by_priority:
+        if found:
+            common = functools.reduce(promote_types, found)
+            if result is None or CATEGORY[common.kind] > CATEGORY[result.kind]:
+                result = common
     return result

@@ -11,6 +11,7 @@ Nguyen et al. (2024), "Turning Up the Heat: Min-p Sampling for Creative and Cohe
 Keskar, McCann, Varshney, Xiong, Socher (2019), "CTRL" (repetition penalty, section 4.1).
 """
 import math
+import numbers
 
 from .grad_mode import no_grad
 from .nn.functional import softmax
@@ -66,9 +67,13 @@ def keep_top_k(logits, k):
 
     Raises
     ------
+    TypeError
+        If `k` is no whole number.
     ValueError
-        If `k` is below 1.
+        If it is below 1.
     """
+    if not isinstance(k, numbers.Integral):
+        raise TypeError(f"top_k is a number of tokens, got {k!r}")
     if k < 1:
         raise ValueError(f"top_k must be at least 1, got {k}; leave it out to keep every token")
     order = logits.argsort(dim=-1, descending=True, stable=True)
@@ -228,6 +233,8 @@ def generate(model, ids, max_new_tokens, *, temperature=1.0, top_k=None, top_p=N
     """
     if ids.ndim != 2 or ids.shape[1] == 0:
         raise ValueError(f"ids must be (batch, time) with at least one token to start from, got {tuple(ids.shape)}")
+    if max_new_tokens < 0:
+        raise ValueError(f"max_new_tokens must not be negative, got {max_new_tokens}")
     choice = dict(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
                   repetition_penalty=repetition_penalty, generator=generator)
     tokens = stream(model, ids, max_new_tokens, use_cache=use_cache, stop_id=stop_id, **choice)

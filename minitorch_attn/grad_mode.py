@@ -115,7 +115,7 @@ def is_grad_enabled():
 
 def calling_line():
     """The line of the program outside this package that runs now, as "file:line"."""
-    package, frame = os.path.dirname(__file__), sys._getframe(1)
+    package, frame = os.path.dirname(__file__) + os.sep, sys._getframe(1)
     while frame.f_back and frame.f_code.co_filename.startswith(package):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"

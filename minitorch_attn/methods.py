@@ -8,7 +8,7 @@ import numpy
 
 from . import dtypes, ops
 from .autograd import Storage, Tensor
-from .backend import DEVICE_KINDS, to_host, xp
+from .backend import DEVICE_KINDS, quiet, to_host, xp
 from .backend import device as named_device
 from .ops import create
 from .ops.broadcast import OPERANDS, cast
@@ -22,7 +22,9 @@ def attach(name, function):
     setattr(Tensor, name, function)
 
 
-# The table: which functions of each file of ops are methods of the same name, x.name(...) being name(x, ...)
+# The table: which functions of each file of ops are methods of the same name, x.name(...) being name(x, ...). It is
+# explicit because `__all__` does not say it: in PyTorch not every function is a method (cat and where, for example,
+# are not, or take their arguments in another order), and what a Tensor can do is to be seen in one place.
 
 METHODS = {
     "broadcast": """
@@ -169,6 +171,8 @@ def element_size(x):
 
 def set_data(x, value):
     """``x.data = value``: take over the memory of `value`, outside every graph."""
+    if x.requires_grad and value.dtype.kind != "f":
+        raise RuntimeError(f"this tensor requires grad, so its data must be floating point, got {value.dtype}")
     x.array, x.storage, x.node = value.array, value.storage, None
 
 
@@ -243,7 +247,7 @@ def __float__(x):
 def __index__(x):
     if x.dtype.kind == "f" or x.array.size != 1:
         raise TypeError(f"only one whole number can be an index, got a tensor {x.dtype} of shape {x.shape}")
-    return int(x.array.item())
+    return int(item(x))
 
 
 @method("__len__")
@@ -347,7 +351,9 @@ def cuda(x, device="cuda", non_blocking=False):
 # As text
 
 @method("__repr__")
+@quiet
 def __repr__(x):
+    x.check_current()
     a = to_host(x.array)
     finite = a[numpy.isfinite(a)]
     whole = bool(((finite == numpy.trunc(finite)) & (abs(finite) < 1e8)).all())
@@ -375,6 +381,16 @@ def __format__(x, spec):
 
 
 # Copying and pickling
+
+@method("__copy__")
+def __copy__(x):
+    """A leaf on the same memory, without ``.grad``; class, `requires_grad` and own attributes are the same."""
+    x.check_current()
+    y = Tensor.__new__(type(x))
+    y.array, y.storage, y._requires_grad = x.array, x.storage, x._requires_grad
+    y.__dict__.update(x.__dict__)
+    return y
+
 
 @method("__deepcopy__")
 def __deepcopy__(x, memo):

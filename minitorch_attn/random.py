@@ -101,20 +101,24 @@ class Generator:
         return (words[0::2] << numpy.uint64(32)) | words[1::2]
 
     def unit(self, count, dtype):
-        """`count` host numbers in [0, 1): multiples of 2**-53 in float64, of 2**-24 in float32."""
+        """`count` host numbers in [0, 1): multiples of 2**-53 in float64, else of 2**-24 in float32."""
         if dtype == numpy.float64:
             return (self.long_words(count) & numpy.uint64(2**53 - 1)) * 2.0**-53
         low = self.words(count) & numpy.uint64(2**24 - 1)
         return low.astype(numpy.float32) * numpy.float32(2.0**-24)
 
     def uniform(self, shape, dtype, low=0.0, high=1.0):
-        """An array of numbers spread evenly over [low, high)."""
+        """An array of numbers uniform in [low, high)."""
         u = self.unit(math.prod(shape), dtype).reshape(shape)
         if (low, high) != (0, 1):
             # a float32 is scaled and moved in float64 and rounded once, as a fused multiply-add rounds it
             kind = u.dtype.type
             u = u.astype(numpy.float64) * float(kind(high) - kind(low)) + float(kind(low))
-        return to_device(u.astype(dtype, copy=False))
+            u = u.astype(kind)
+        u = u.astype(dtype, copy=False)
+        if dtype == numpy.float16:
+            u[u == dtype.type(high)] = low  # so coarse that numbers just below `high` round to it
+        return to_device(u)
 
     def normal(self, shape, dtype, mean=0.0, std=1.0):
         """An array of normally distributed numbers.
@@ -146,7 +150,7 @@ class Generator:
         return radius * math.cos(angle)
 
     def integers(self, shape, low, high, long=None):
-        """An int64 array of whole numbers in [low, high): the remainder of a word, of 64 bits if `long`.
+        """An int64 array of integers in [low, high): the remainder of a word, of 64 bits if `long`.
 
         By default long words serve spans from 2**28 on, where the remainders of shorter ones would show their bias.
         """
@@ -187,9 +191,12 @@ def keep_mask(shape, p, generator=None):
     """A boolean array that is False with probability `p`, place by place: what dropout keeps.
 
     Made of 16-bit numbers of a fast generator of its own, so `p` counts as the nearest multiple of 1/65536; a
-    million places take 1 ms, where uniform numbers of the twister would take 8.
+    million places take 1 ms, where uniform numbers of the twister would take 8. Above 7/8, where that would show in
+    1 - p, the numbers have 64 bits.
     """
     count = math.prod(shape)
+    if 0.875 < p < 1:
+        return to_device(source(generator).fast.random_raw(count) >= numpy.uint64(p * 2.0**64)).reshape(shape)
     bits = source(generator).fast.random_raw((count + 3) // 4).view(numpy.uint16)[:count]
     return to_device(bits >= round(p * LEVELS)).reshape(shape)
 

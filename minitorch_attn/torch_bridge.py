@@ -7,13 +7,12 @@ buffer is handed over under its name.
 import inspect
 
 from . import nn
-from .autograd import Tensor
 from .backend import to_host
 from .ops import from_numpy
 
 __all__ = ["from_torch", "to_torch"]
 
-NOT_ASKED = {"self", "device", "dtype", "_weight", "_freeze", "size_average", "reduce"}  # arguments that leave no trace
+NOT_ASKED = {"self", "device", "dtype", "_weight", "_freeze", "size_average", "reduce"}  # these leave no trace
 REFUSED_HERE = {"max_norm", "norm_type", "scale_grad_by_freq", "sparse"}  # by Embedding, so it does not keep them
 
 

@@ -7,8 +7,8 @@ from tests.backend_gaps import GAPS
 
 
 def pytest_addoption(parser):
-    parser.addoption("--backend", choices=GAPS, help="the array library that computes (default: what MINITORCH_BACKEND "
-                     "says, or numpy)")
+    parser.addoption("--backend", choices=GAPS, help="the array library that computes (default: what "
+                     "MINITORCH_BACKEND says, or numpy)")
 
 
 def pytest_configure(config):

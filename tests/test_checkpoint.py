@@ -465,3 +465,63 @@ def test_hostile_description(tmp_path, ending, text):
 @both_endings
 def test_the_smallest_description(tmp_path, ending):
     assert checkpoint.load(described(tmp_path / f"c{ending}", json.dumps(EMPTY)))["model"] is None
+
+
+class MakesNewTensors:
+    """Something whose state is made afresh whenever it is asked for."""
+
+    def state_dict(self):
+        return {i: mt.full((3,), float(i)) for i in range(50)}
+
+
+def test_parts_saved_one_after_another_keep_their_values_apart(tmp_path):
+    path = tmp_path / "a.npz"
+    for _ in range(20):
+        optimizer = MakesNewTensors()
+        optimizer.state_dict = lambda: {"state": MakesNewTensors.state_dict(None) and {0: {"a": mt.zeros(3)}},
+                                        "param_groups": []}
+        checkpoint.save(path, optimizer=optimizer, scheduler=MakesNewTensors())
+        found = checkpoint.load(path)
+        assert not found["optimizer"]["state"][0]["a"].numpy().any()
+        assert [float(v[0]) for v in found["scheduler"].values()] == list(range(50))
+
+
+def test_nothing_is_changed_when_a_part_does_not_fit(tmp_path):
+    path = tmp_path / "a.npz"
+    model = nn.Linear(2, 3)
+    optimizer = SGD(model.parameters(), lr=0.5)
+    checkpoint.save(path, model, optimizer, StepLR(optimizer, 1))
+    other = nn.Linear(2, 3)
+    before, their = other.weight.detach().numpy().copy(), SGD(other.parameters(), lr=0.125)
+    with pytest.raises(ValueError, match="LambdaLR: lr_lambdas"):
+        checkpoint.load(path, other, their, LambdaLR(their, lambda k: 1.0))
+    assert (other.weight.detach().numpy() == before).all() and their.param_groups[0]["lr"] == 0.125
+
+
+def test_a_step_that_is_no_number_is_named(tmp_path):
+    path = tmp_path / "a.npz"
+    model = nn.Linear(2, 3)
+    optimizer = AdamW(model.parameters())
+    model(mt.ones(1, 2)).sum().backward()
+    optimizer.step()
+    optimizer.state[model.weight]["step"] = "abc"
+    checkpoint.save(path, model, optimizer)
+    other = nn.Linear(2, 3)
+    before = other.weight.detach().numpy().copy()
+    with pytest.raises(ValueError, match="step must be a whole number, got 'abc'"):
+        checkpoint.load(path, other, AdamW(other.parameters()))
+    assert (other.weight.detach().numpy() == before).all()
+
+
+def test_a_lazy_layer_is_saved_only_after_its_first_call(tmp_path):
+    model = nn.LazyLinear(3)
+    with pytest.raises(ValueError, match="weight has no shape yet"):
+        checkpoint.save(tmp_path / "a.npz", model)
+    model(mt.ones(1, 2))
+    checkpoint.save(tmp_path / "a.npz", model)
+
+
+def test_names_that_are_no_texts_are_refused(tmp_path):
+    checkpoint.save(tmp_path / "a.npz", {3: mt.ones(1)})
+    with pytest.raises(ValueError, match="no text"):
+        checkpoint.load(tmp_path / "a.npz")

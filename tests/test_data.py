@@ -314,3 +314,9 @@ def test_seed_is_drawn_like_torch(torch):
     assert [data.random_seed() for _ in range(5)] == [torch.empty((), dtype=torch.int64).random_().item()
                                                       for _ in range(5)]
     assert data.random_seed(Generator().manual_seed(1)) == data.random_seed(Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("batch", [[1, 2.5], [2.5, 1], [True, False], [True, 2], [1, 2]])
+def test_mixed_numbers_have_the_dtype_that_pytorch_gives_them(batch):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    assert f"torch.{data.default_collate(batch).dtype}" == str(torch.utils.data.default_collate(batch).dtype)

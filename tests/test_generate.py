@@ -265,3 +265,11 @@ def test_no_graph_is_recorded():
 def test_start_must_be_a_batch_of_at_least_one_token(ids):
     with pytest.raises(ValueError, match=r"\(batch, time\) with at least one token"):
         generate(model_of(), mt.tensor(ids, dtype=mt.int64), 2)
+
+
+def test_counts_that_make_no_sense_are_refused():
+    model, ids = model_of(), mt.tensor([[1]])
+    with pytest.raises(ValueError, match="max_new_tokens"):
+        mt.generate.generate(model, ids, -5)
+    with pytest.raises(TypeError, match="top_k"):
+        mt.generate.generate(model, ids, 1, top_k=2.5)

@@ -149,3 +149,12 @@ def test_detect_anomaly_names_the_operation_and_the_line():
         y = (x * float("inf")) * 0.0  # the gradient is 0 * inf
         with pytest.raises(RuntimeError, match=r"backward of mul returned NaN.*test_grad_mode.py:\d+"):
             y.backward(mt.tensor([1.0]))
+
+
+def test_program_in_a_directory_whose_name_starts_like_the_package():
+    from minitorch_attn import grad_mode
+    source = "def where(calling_line):\n    return calling_line()\n"
+    path = grad_mode.__file__.replace("grad_mode.py", "").rstrip("/\\") + "_lessons/program.py"
+    names = {}
+    exec(compile(source, path, "exec"), names)
+    assert names["where"](grad_mode.calling_line) == f"{path}:2"

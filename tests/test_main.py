@@ -26,8 +26,10 @@ def test_help_names_the_command_that_was_called(arguments, capsys):
 @pytest.mark.parametrize("arguments, named", [
     ([], "COMMAND"), (["dance"], "dance"), (["demo", "--steps", "0"], "from 1 on, got '0'"),
     (["demo", "--steps", "many"], "many"), (["demo", "--seed", "-1"], "-1"),
-    (["demo", "--seed", str(2**64)], str(2**64)), (["demo", "--colour"], "--colour"), (["demo", "--backend", "jax"], "jax"),
-    (["run"], "SCRIPT.py"), (["gradcheck", "--against", "jax"], "jax"), (["info", "more"], "more")])
+    (["demo", "--seed", str(2**64)], str(2**64)), (["demo", "--colour"], "--colour"),
+    (["demo", "--backend", "jax"], "jax"),
+    (["run"], "SCRIPT.py"),
+    (["gradcheck", "--against", "jax"], "jax"), (["info", "more"], "more")])
 def test_wrong_input_is_named_and_ends_with_status_2(arguments, named, capsys):
     with pytest.raises(SystemExit) as end:
         main(arguments)
@@ -39,3 +41,11 @@ def test_both_ways_to_call_it_are_the_same_program():
     from importlib.metadata import entry_points
     script, = entry_points(group="console_scripts", name="minitorch-attn")
     assert script.load() is main
+
+
+@pytest.mark.parametrize("rest", [[], ["--"], ["--", "a"], ["a", "--", "b"], ["--", "--"]])
+def test_a_script_gets_its_arguments_as_they_are(rest, tmp_path, capsys):
+    script = tmp_path / "script.py"
+    script.write_text("import sys\nprint(sys.argv[1:])\n")
+    assert main(["run", str(script), *rest]) == 0
+    assert capsys.readouterr().out == f"{rest}\n"

@@ -331,3 +331,22 @@ def test_tensors_are_not_pickled():
 def test_methods_of_making_and_random_writes_are_there():
     for name in ("new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "uniform_", "normal_", "random_"):
         assert getattr(mt.Tensor, name) is getattr(create, name)
+
+
+def test_shallow_copy_is_a_leaf_on_the_same_memory():
+    x = mt.nn.Parameter(mt.ones(2))
+    (x * 3).sum().backward()
+    x.note = "kept"
+    y = copy.copy(x)
+    with mt.no_grad():
+        x[0] = 5
+    assert y.tolist() == [5.0, 1.0]
+    assert (type(y), y.requires_grad, y.grad, y.note) == (mt.nn.Parameter, True, None, "kept")
+    assert copy.copy(x * 2).is_leaf
+
+
+def test_data_of_a_tensor_that_requires_grad_stays_floating_point():
+    x = mt.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="floating point"):
+        x.data = x.data.long()
+    assert x.dtype == mt.float32

@@ -280,3 +280,14 @@ def test_errors():
     with pytest.raises(RuntimeError, match="no device 'cuda'"):
         Generator(device="cuda")
     assert str(Generator(device="cpu").device) == "cpu"
+
+
+@pytest.mark.parametrize("low, high", [(0.0, 1.0), (-2.0, 3.0)])
+def test_float16_never_rounds_to_the_upper_bound(low, high):
+    draws = to_host(Generator().manual_seed(3).uniform((100_000,), mt.float16, low, high))
+    wide = to_host(Generator().manual_seed(3).uniform((100_000,), mt.float32, low, high))
+    assert draws.dtype == np.float16
+    assert draws.max() < high
+    rounded = wide.astype(np.float16)
+    np.testing.assert_array_equal(draws, np.where(rounded == high, low, rounded))
+    assert (rounded == high).any()

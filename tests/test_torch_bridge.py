@@ -186,7 +186,7 @@ def written_for(nn):
 
 def test_a_class_of_ones_own():
     ours, theirs = written_for(nn)(), written_for(torch.nn)()
-    with pytest.raises(TypeError, match="class of your own.*into="):
+    with pytest.raises(TypeError, match=r"class of your own.*into="):
         to_torch(ours)
     assert to_torch(ours, into=theirs) is theirs
     assert_same_state(ours, theirs)

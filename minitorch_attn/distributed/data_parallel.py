@@ -5,7 +5,7 @@ Its gradient is therefore the mean of the ranks' gradients, weighted by n_r, and
 """
 import contextlib
 
-from .. import grad_mode
+from .. import dtypes, grad_mode
 from ..autograd import Node, Tensor
 from ..backend import to_device, to_host, xp
 from ..nn import Module
@@ -68,9 +68,11 @@ def average_gradients(parameters, count=1):
 def _average(parameters, dtype, count):
     """`average_gradients` of parameters of one dtype."""
     used = [x.grad is not None and count > 0 for x in parameters]
-    weighted = [x.grad.array * float(count) if u else xp.zeros(x.shape, dtype) for x, u in zip(parameters, used)]
+    kind = dtypes.float32 if dtype == dtypes.float16 else dtype  # a float16 ends at 65504: no room for sums
+    weighted = [xp.multiply(x.grad.array, float(count), dtype=kind) if u else xp.zeros(x.shape, kind)
+                for x, u in zip(parameters, used)]
     # behind the gradients in the same message: who has them, and how much this rank counts
-    sums = combined(to_host(join([*weighted, xp.asarray([*used, count], dtype=dtype)])))
+    sums = combined(to_host(join([*weighted, xp.asarray([*used, count], dtype=kind)])))
     users, total = sums[-1 - len(parameters):-1], float(sums[-1])
     if total == 0:
         raise ValueError("no rank has a target to learn from: count is 0 on all of them")

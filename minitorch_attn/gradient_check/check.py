@@ -83,8 +83,8 @@ def explain_gradients(fn, inputs, *, eps=None, atol=None, rtol=None, fast_mode=N
     eps : float, optional
         The largest step of the sweep; for an entry above 1, times that entry.
     atol, rtol : float, optional
-        Let backward and numeric differ by atol + rtol |numeric|. By default the tolerance of each entry is ten times the
-        uncertainty of its difference, plus 1e-8 of the slopes that it is made of, for backward's own rounding.
+        Let backward and numeric differ by atol + rtol |numeric|. By default the tolerance of each entry is ten times
+        the uncertainty of its difference, plus 1e-8 of the slopes it is made of, for backward's own rounding.
     fast_mode : bool, optional
         Compare slopes along random directions only. By default where there are more than 20,000 entries.
     axes : {name or number: tuple of str}, or a sequence with one tuple for each input, optional
@@ -143,20 +143,24 @@ class Check:
         y = subject.values(subject.arrays)
         lows = [r.dtype for r in subject.results(subject.arrays) if r.dtype.itemsize < 8]
         if lows:
-            self.fail("low_precision", f"a result is of {lows[0]} although the inputs are float64: the differences are as "
+            self.fail("low_precision", f"a result is of {lows[0]} although the inputs are float64: the differences "
+                                       f"are as "
                       "uncertain as that dtype's rounding", False)
         if not numpy.isfinite(y).all():
-            self.fail("not_finite", f"{(~numpy.isfinite(y)).sum()} of {y.size} results are infinite or NaN; they are left "
+            self.fail("not_finite", f"{(~numpy.isfinite(y)).sum()} of {y.size} results are infinite or NaN; they "
+                                    f"are left "
                       "out of the objective", False)
         self.us = self.rng.standard_normal((COTANGENTS, y.size)) * numpy.isfinite(y)
         self.noise = rounding_noise(lambda: subject.values(subject.arrays), subject.arrays, self.rng)
         if any(r.dtype.itemsize < 8 for r in subject.results(subject.arrays)):
-            self.noise = numpy.maximum(self.noise, numpy.finfo(lows[0]).eps * numpy.abs(y[numpy.isfinite(y)]).max(initial=0))
+            self.noise = numpy.maximum(self.noise,
+                                       numpy.finfo(lows[0]).eps * numpy.abs(y[numpy.isfinite(y)]).max(initial=0))
         if not self.ask_backward():
             return
         steep = [self.compare(i) for i in range(len(subject.arguments))]
         if not any(steep) and y.size and sum(a.array.size for a in subject.arguments):
-            self.fail("vacuous", "the true gradient is zero everywhere (as for the sum of a softmax), so that any backward "
+            self.fail("vacuous", "the true gradient is zero everywhere (as for the sum of a softmax), so that any "
+                                 "backward "
                       "near zero would pass: weight the results with random numbers, or return them unsummed")
         self.explain()
 
@@ -209,7 +213,8 @@ class Check:
         excess[kink] = 0
         about.kinks, wrong = int(kink.sum()), excess > 1
         if about.kinks:
-            self.fail("kink", f"entries of {about.name} on a kink, a tie or a jump, or at the edge of the domain: {about.kinks}; there "
+            self.fail("kink", f"entries of {about.name} on a kink, a tie or a jump, or at the edge of the domain: "
+                              f"{about.kinks}; there "
                       "is no gradient to compare with there, so move them, or check at random values", False)
         about.ok = not wrong.any()
         if x.size:
@@ -283,7 +288,8 @@ class Check:
         numeric, doubt = (numpy.zeros(x.size) for _ in range(2))
         allowed = numpy.full(x.size, numpy.inf)
         numeric[entries], doubt[entries] = found.value @ self.us[0], found.error @ numpy.abs(self.us[0])
-        allowed[entries] = self.allowed(numeric[entries], doubt[entries], numpy.abs(found.value) @ numpy.abs(self.us[0]))
+        allowed[entries] = self.allowed(numeric[entries], doubt[entries],
+                                        numpy.abs(found.value) @ numpy.abs(self.us[0]))
         analytic = self.analytic[0][i].copy()
         rest = numpy.setdiff1d(numpy.arange(x.size), entries)
         numeric[rest] = analytic[rest]
@@ -301,7 +307,8 @@ class Check:
             # a smaller dtype makes the values inexact; if they are quite wrong, the dtype is not all
             near = numpy.allclose(reports[i].analytic, reports[i].numeric, rtol=1e-2, atol=1e-4)
             settled = reports[i].ok or (problem.kind == "wrong_dtype" and near)
-            reports[i].cause = problem.cause if settled else "wrong_shape" if problem.kind == "wrong_shape" else "unclear"
+            otherwise = "wrong_shape" if problem.kind == "wrong_shape" else "unclear"
+            reports[i].cause = problem.cause if settled else otherwise
             reports[i].ok, reports[i].detail, reports[i].worst_index = False, problem.message, None
         wrong = [i for i, a in enumerate(reports) if not a.ok and i not in malformed]
         small = all(self.us.shape[1] * a.array.size <= CAUSES_UP_TO for a in self.subject.arguments)

@@ -21,11 +21,11 @@ SAME = 1e-9  # how near PyTorch's gradient has to be, as a part of its largest e
 
 RANDOM = {"dropout", "dropout1d", "dropout2d", "Dropout", "Dropout1d", "Dropout2d"}
 NOT_IN_TORCH = set("""
-    attention_weights tiled_attention linear_attention linear_attention_step joint_attention stream_shares additive_attention
-    additive_scores kernel_pooling kernel_weights masked_softmax hopfield_update hopfield_energy apply_rotary rotary
-    resize_grid additive_mask route_top balance_loss swiglu rnn gru lstm rnn_tanh_cell rnn_relu_cell gru_cell lstm_cell
-    TransformerBlock FeedForward SwiGLU AdditiveAttention GroupedQueryAttention JointAttention JointBlock MixtureOfExperts
-    LearnedPositions GridPositions SinusoidalPositions RotaryEmbedding""".split())
+    attention_weights tiled_attention linear_attention linear_attention_step joint_attention stream_shares
+    additive_attention additive_scores kernel_pooling kernel_weights masked_softmax hopfield_update hopfield_energy
+    apply_rotary rotary resize_grid additive_mask route_top balance_loss swiglu rnn gru lstm rnn_tanh_cell
+    rnn_relu_cell gru_cell lstm_cell TransformerBlock FeedForward SwiGLU AdditiveAttention GroupedQueryAttention
+    JointAttention JointBlock MixtureOfExperts LearnedPositions GridPositions SinusoidalPositions RotaryEmbedding""".split())
 ZERO = {"zero_"}  # right, but zero everywhere
 
 
@@ -59,7 +59,8 @@ def flattened(arguments):
 
     def put(values):
         values = iter(values)
-        return [[next(values) for _ in a] if isinstance(a, list) else next(values) if isinstance(a, numpy.ndarray) else a
+        return [[next(values) for _ in a] if isinstance(a, list) else next(values)
+                if isinstance(a, numpy.ndarray) else a
                 for a in arguments]
 
     return arrays, put
@@ -71,7 +72,8 @@ def operation(library, name, put, kwargs):
     functional = library.nn.functional
     kwargs = {k: v for k, v in kwargs.items() if k != "_fixed"}
     special = {
-        "T": lambda x: x.T, "contiguous": lambda x: x.T.contiguous(), "mT": lambda x: x.mT, "getitem": lambda x, index: x[index],
+        "T": lambda x: x.T, "contiguous": lambda x: x.T.contiguous(), "mT": lambda x: x.mT, "getitem": lambda x,
+        index: x[index],
         "gelu_tanh": lambda x, **k: functional.gelu(x, **k), "unfold_windows": lambda x, k: functional.unfold(x, k),
         "unfold": lambda x, *a: x.unfold(*a), "setitem": written, "rsub": library.rsub,
         "einsum": lambda *x, equation: library.einsum(equation, *x), "stack": lambda x: library.stack(x, 1),
@@ -82,7 +84,8 @@ def operation(library, name, put, kwargs):
     }
     if name in special:
         function = special[name]
-    elif name.endswith("_") or name in ("view", "view_as", "reshape_as", "repeat", "expand_as", "contiguous", "T", "mT"):
+    elif name.endswith("_") or name in ("view", "view_as", "reshape_as", "repeat", "expand_as", "contiguous", "T",
+                                        "mT"):
         def function(x, *rest, **k):
             return getattr(x.clone() if name.endswith("_") else x, name)(*rest, **k)
     else:
@@ -226,7 +229,8 @@ def difference(torch, ours, theirs, arrays, fixed, layer):
         pairs += [(p, twins[name]) for name, p in layer.named_parameters()]
     for x, t in pairs:
         if t.grad is not None:
-            worst = max(worst, relative(numpy.zeros(x.shape) if x.grad is None else to_host(x.grad.array), t.grad.numpy()))
+            worst = max(worst, relative(numpy.zeros(x.shape) if x.grad is None else to_host(x.grad.array),
+                                        t.grad.numpy()))
     return worst
 
 
@@ -255,7 +259,8 @@ def checkup(chosen=(), against=None):
     unknown = [name for name in chosen if name not in known]
     if unknown:
         near = [n for u in unknown for n in difflib.get_close_matches(u, known, 3)]
-        print(f"minitorch-attn gradcheck: there is no {', '.join(unknown)}" + (f"; perhaps {', '.join(near)}" if near else
+        print(f"minitorch-attn gradcheck: there is no {', '.join(unknown)}" + (f"; perhaps {', '.join(near)}"
+                                                                               if near else
               ""), file=sys.stderr)
         return 2
     torch = None
@@ -271,7 +276,8 @@ def checkup(chosen=(), against=None):
     for name in asked:
         row = check_up(name, torch)
         compared = "-" if row.against is None else f"{row.against:.0e}"
-        print(f"{row.name:38} {'ok' if row.ok else 'WRONG':5} {row.error:12.0e} {compared:>9} {row.seconds:8.2f}", flush=True)
+        print(f"{row.name:38} {'ok' if row.ok else 'WRONG':5} {row.error:12.0e} {compared:>9} {row.seconds:8.2f}",
+              flush=True)
         wrong += [] if row.ok else [row]
     for row in wrong:
         print(f"\n{row.report}")

@@ -21,7 +21,8 @@ def name_of(c, arrays):
             sizes.setdefault(n, f"{n} is the size of {where} of {name}")
         for end in range(2, len(shape) + 1):
             for part in (shape[:end], shape[-end:]):
-                sizes.setdefault(math.prod(part), f"{math.prod(part)} = {' x '.join(map(str, part))} from the shape of {name}")
+                sizes.setdefault(math.prod(part),
+                                 f"{math.prod(part)} = {' x '.join(map(str, part))} from the shape of {name}")
     forms = {"{}": lambda n: n, "1/{}": lambda n: 1 / n, "sqrt({})": math.sqrt, "1/sqrt({})": lambda n: n ** -0.5,
              "{0}/({0} - 1)": lambda n: n / (n - 1), "({0} - 1)/{0}": lambda n: (n - 1) / n}
     for text, form in forms.items():

@@ -60,7 +60,8 @@ class Point:
     def by_slot(self, i, slot):
         """The true Jacobian by argument i, passed as several inputs, if only the one at `slot` changes."""
         changed = self.arrays[i].copy()
-        return self.jacobian(i, lambda: self.subject.values(self.arrays, {slot: Tensor.wrap(to_device(changed))}), changed)
+        return self.jacobian(i, lambda: self.subject.values(self.arrays, {slot: Tensor.wrap(to_device(changed))}),
+                             changed)
 
     def uses(self, i):
         """How many operations read argument i."""
@@ -128,7 +129,7 @@ class Case:
             numpy.abs(self.A - candidate).max(initial=0) <= EXPLAINED * worst)
 
     def if_near(self, values, x=None):
-        """The Jacobian of ``values()`` by `x` (the argument's array unless given), if it may be what backward computes.
+        """The Jacobian of ``values()`` by `x` (the argument's array unless given), if it may be backward's.
 
         Its slope along one random direction decides; otherwise, and where the function is not defined, None.
         """
@@ -146,8 +147,8 @@ class Case:
             slope = slopes(along, numpy.zeros(1), self.point.noise, rounds=(4,)).value[0]
             x[...] = start
             found = self.A @ way.reshape(-1)
-            if numpy.abs(slope - found).max(initial=0) > 1e-4 * max(numpy.abs(self.error @ numpy.abs(way.reshape(-1))).max(),
-                                                                    1e-300):
+            scale = numpy.abs(self.error @ numpy.abs(way.reshape(-1))).max(initial=1e-300)
+            if numpy.abs(slope - found).max(initial=0) > 1e-4 * scale:
                 return None
             return self.point.jacobian(self.i, values, x)
         except (ArithmeticError, ValueError, RuntimeError, IndexError, TypeError):

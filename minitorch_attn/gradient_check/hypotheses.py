@@ -102,12 +102,14 @@ def unsummed_broadcast(case):
         for axes in itertools.combinations(wide, count):
             for name in ("first", "last"):
                 for sizes in ((1,) * count, blocks(case, axes)):
-                    cut = {a: slice(0, n) if name == "first" else slice(shape[a] - n, None) for a, n in zip(axes, sizes)}
+                    cut = {a: slice(0, n) if name == "first" else slice(shape[a] - n, None) for a,
+                           n in zip(axes, sizes)}
                     kept = rows[tuple([cut.get(a, slice(None)) for a in range(len(shape))])].reshape(-1)
                     here = numpy.isin(numpy.arange(len(case.J)), kept)
                     if cut and repeats(case, here, axes, sizes):
-                        yield (f"only the {name} of the copies along the result's {' and '.join(f'axis {a}' for a in axes)}"
-                               " counts", numpy.where(here[:, None], case.J, 0.0))
+                        along = " and ".join(f"axis {a}" for a in axes)
+                        yield (f"only the {name} of the copies along the result's {along} counts",
+                               numpy.where(here[:, None], case.J, 0.0))
 
 
 def blocks(case, axes):
@@ -209,7 +211,7 @@ def lost_choice(case):
 
 
 def chosen_entries(case, name):
-    """Which entries of x the input `name` of class numbers picks along axis 1 (or the only one); None if it does not."""
+    """Which entries of x the class numbers of the input `name` pick along axis 1 (or the only one); None if none."""
     ids = case.subject.integer_array(name)
     axis = 1 if case.x.ndim > 1 else 0
     if ids.shape != case.x.shape[:axis] + case.x.shape[axis + 1:]:
@@ -281,7 +283,7 @@ def mask_inverted(case):
     if case.alike and diagonal(case.J) and not case.subject.masks:
         slope, silent = numpy.diag(case.J), numpy.abs(numpy.diag(case.J)) <= TINY * case.size
         reached = numpy.abs(numpy.diag(case.A)) > TINY * case.size
-        if diagonal(case.A) and (silent != (slope != 0)).all() and (silent == reached).all():
+        if silent.any() and diagonal(case.A) and (silent != (slope != 0)).all() and (silent == reached).all():
             yield "the gradient goes exactly where the true one is zero", case.A
 
 
@@ -293,7 +295,8 @@ def missing_factor(case):
         yield "the local derivative itself: g is passed on as it is", used.astype(float)
     for k, name, other in case.others():
         if not (other == 1).all():
-            yield f"{name}, as if it were 1 everywhere", case.if_near(case.point.altered(case.i, {k: numpy.ones_like(other)}))
+            ones = case.point.altered(case.i, {k: numpy.ones_like(other)})
+            yield f"{name}, as if it were 1 everywhere", case.if_near(ones)
     for name, q, by_result in quantities(case):
         with numpy.errstate(all="ignore"):
             candidate = case.J / (q[:, None] if by_result else q)
@@ -307,7 +310,7 @@ def missing_factor(case):
 
 
 def quantities(case):
-    """Numbers that often are factors of a derivative: (name, flat array, whether it has one number for each result)."""
+    """Numbers that often are factors of a derivative: (name, flat array, whether one number for each result)."""
     found = [(case.argument.name, case.x, False)]
     if case.y is not None:
         found += [("result", case.y, True)] + [("result", case.y, False)] * case.alike

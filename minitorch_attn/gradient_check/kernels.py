@@ -48,8 +48,8 @@ def other_groups(shape, groups):
 def normalization_parts(case):
     """Forms like y = w (x - mean) / sqrt(variance + eps) + b, also without mean, or with a length in its place.
 
-    With p = w r: J = diag(p) - p 1^T / n - s p c^T c-wise, in words: J_ij = p_i (d_ij - alpha / n - s c_i c_j), where c is
-    the centred x and alpha 1, or c is x and alpha 0.
+    With p = w r the Jacobian is J_ij = p_i (d_ij - alpha / n - s c_i c_j) in each group of n entries, where c is the
+    centred x and alpha 1, or c is x and alpha 0.
     """
     groups = groups_of(case.J) if case.alike and case.point.uses(case.i) < 2 else None
     for centred in (True, False) if groups is not None else ():
@@ -130,7 +130,8 @@ def coupled_parts(case):
             c = -numpy.array([coupling[g[0], g] / b[g[0]] for g in groups])
         column = numpy.zeros(N)
         column[groups] = c
-        if not numpy.isfinite(c).all() or numpy.abs(coupling + numpy.outer(b, column) * (coupling != 0)).max() > SAME * case.size:
+        form = -numpy.outer(b, column) * (coupling != 0)
+        if not numpy.isfinite(c).all() or numpy.abs(coupling - form).max() > SAME * case.size:
             continue
         for axes, together in other_groups(case.x.shape, groups):
             yield "wrong_axis", f"sum over axes {axes}", own - together * numpy.outer(b, column)
@@ -185,7 +186,8 @@ def attention_gradient(case, q, k, scale, gS, gv):
     """The Jacobian by the case's argument, from the gradients gS of the scores (M, ..., T, S) and gv of v."""
     total = numpy.zeros_like(case.J)
     for slot in case.argument.slots:
-        g = {0: lambda: scale * gS @ k, 1: lambda: scale * gS.swapaxes(-1, -2) @ q, 2: lambda: gv}.get(slot, lambda: gS)()
+        g = {0: lambda: scale * gS @ k, 1: lambda: scale * gS.swapaxes(-1, -2) @ q,
+             2: lambda: gv}.get(slot, lambda: gS)()
         shape = (len(case.J), *case.x.shape)
         while g.ndim > len(shape):
             g = g.sum(axis=1)

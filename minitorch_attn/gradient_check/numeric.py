@@ -1,9 +1,9 @@
 """Slopes by finite differences, each with an estimate of its own error.
 
-The central difference D(h) = (f(x + h) - f(x - h)) / 2h is off by c1 h^2 + c2 h^4 + ... from the curve's bending, and by
-about noise / h from rounding. So the step is halved again and again, and neighbouring steps are combined so that c1,
-then c2, drop out (Richardson's extrapolation). How far combinations of different order and step lie apart says how
-uncertain they are; the one that is least uncertain is taken, for each pair of an input entry and a result by itself.
+The central difference D(h) = (f(x + h) - f(x - h)) / 2h is off by c1 h^2 + c2 h^4 + ... from the curve's bending, and
+by about noise / h from rounding. So the step is halved again and again, and neighbouring steps are combined so that
+c1, then c2, drop out (Richardson's extrapolation). How far combinations of different order and step lie apart says
+how uncertain they are; the least uncertain one is taken, for each pair of an input entry and a result by itself.
 
 References
 ----------

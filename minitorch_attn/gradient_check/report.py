@@ -89,7 +89,8 @@ class ArgumentReport:
         told = CAUSES[self.cause]
         meaning = told.meaning + (f": {self.detail}" if self.detail else "")
         if self.factor is not None and self.cause == "factor":
-            meaning = f"the gradient is {self.factor:.6g} times the true one" + (f" ({self.detail})" if self.detail else "")
+            meaning = f"the gradient is {self.factor:.6g} times the true one" + (f" ({self.detail})"
+                                                                                 if self.detail else "")
         yield from wrapped("    meaning      ", meaning)
         if self.cause == "unclear" and self.explanations:
             yield from wrapped("    candidates   ", "; ".join(sorted({c for c, _ in self.explanations})))
@@ -202,8 +203,8 @@ def labels(a):
 
 def heat_table(a, most=32):
     """The argument's errors as an HTML table of coloured cells."""
-    shown = as_matrix(excess(a))[:most, :most]
-    rows = "".join("<tr>" + "".join(
-        f"<td style='width:14px;height:14px;background:rgb(255,{int(255 - 17 * max(v, 0))},{int(255 - 17 * max(v, 0))})'>"
-        "</td>" for v in row) + "</tr>" for row in shown)
+    rows = ""
+    for row in as_matrix(excess(a))[:most, :most]:
+        reds = [int(255 - 17 * max(v, 0)) for v in row]
+        rows += "<tr>" + "".join(f"<td style='width:14px;height:14px;background:rgb(255,{c},{c})'></td>" for c in reds)
     return f"<table style='border-collapse:collapse'>{rows}</table>"

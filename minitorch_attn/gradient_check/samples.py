@@ -1,7 +1,7 @@
 """A sample call of every differentiable operation and layer, for sizes and numbers to be drawn.
 
-`OPERATIONS` and `LAYERS` are tables from a name to a function of a `Draw`. The same call is made of this package and of
-PyTorch, which have the names in common. What stands behind a colon only tells several samples of one operation apart.
+`OPERATIONS` and `LAYERS` are tables from a name to a function of a `Draw`. The same call is made of this package and
+of PyTorch, which have the names in common. What stands behind a colon tells several samples of one operation apart.
 """
 import numpy
 
@@ -200,7 +200,8 @@ OPERATIONS = {
     "linear_attention": lambda s: call(s("A5C"), s("A5C"), s("A5B"), is_causal=True, chunk=2),
     "tiled_attention: bias": lambda s: call(s("A4BC"), s("A2DC"), s("A2D5"), s("BD"), enable_gqa=True, tile=2),
     "linear_attention: masked": lambda s: call(s("ABC"), s("ADC"), s("AD5"), s.lines("AD")),
-    "linear_attention_step": lambda s: call(s("AC"), s("AC"), s("AB"), s.positive("AC")[:, :, None] * s.positive("A14")),
+    "linear_attention_step": lambda s: call(s("AC"), s("AC"), s("A3"),
+                                            s.positive("AC")[:, :, None] * s.positive("A14")),
     "joint_attention": lambda s: call([s("ABC"), s("A2C")], [s("ABC"), s("A2C")], [s("AB4"), s("A24")]),
     "stream_shares": lambda s: call([s("ABC"), s("A2C")], [s("ABC"), s("A2C")]),
     "additive_attention": lambda s: call(s("AB2"), s("AC3"), s("AC2"), s("42"), s("43"), s("4"), s.lines("BC")),
@@ -332,28 +333,35 @@ LAYERS = {
     **{name: (lambda nn, s, name=name: getattr(nn, name)(), lambda s: call(2 * s.apart("AC"), s.apart("AC") + 0.0313))
        for name in "HuberLoss SmoothL1Loss".split()},
     "BCELoss": (lambda nn, s: nn.BCELoss(), lambda s: call(s.uniform("AB", 0.2, 0.8), s.uniform("AB", 0.2, 0.8))),
-    "BCEWithLogitsLoss": (lambda nn, s: nn.BCEWithLogitsLoss(), lambda s: call(s.apart("AC"), s.uniform("AC", 0.2, 0.8))),
+    "BCEWithLogitsLoss": (lambda nn, s: nn.BCEWithLogitsLoss(),
+                          lambda s: call(s.apart("AC"), s.uniform("AC", 0.2, 0.8))),
     "KLDivLoss": (lambda nn, s: nn.KLDivLoss(reduction="batchmean"), lambda s: call(s("AB"), s.simplex("AB"))),
     "CosineSimilarity": (lambda nn, s: nn.CosineSimilarity(), lambda s: call(s("ABC"), s("ABC"))),
 }
 
 NOT_DIFFERENTIABLE = {
     "their result is of whole numbers or truth values":
-        "all any argmax argmin argsort argwhere bincount bitwise_and bitwise_not bitwise_or bitwise_xor count_nonzero eq "
+        "all any argmax argmin argsort argwhere bincount bitwise_and bitwise_not bitwise_or bitwise_xor "
+        "count_nonzero eq "
         "equal allclose ge greater greater_equal gt isclose isfinite isinf isnan le less less_equal logical_and "
-        "logical_not logical_or logical_xor lt ne nonzero not_equal unique one_hot bitwise_and_ bitwise_or_ bitwise_xor_ "
+        "logical_not logical_or logical_xor lt ne nonzero not_equal unique one_hot bitwise_and_ bitwise_or_ "
+        "bitwise_xor_ "
         "expert_counts within_capacity",
     "their derivative is zero wherever there is one":
         "ceil floor floor_divide round sign trunc ceil_ floor_ floor_divide_ round_ sign_ trunc_",
     "they make tensors from numbers":
         "BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor ShortTensor arange "
-        "as_tensor asarray bernoulli empty empty_like eye from_numpy full full_like is_floating_point is_tensor linspace "
-        "logspace multinomial normal numel ones ones_like rand rand_like randint randint_like randn randn_like randperm "
+        "as_tensor asarray bernoulli empty empty_like eye from_numpy full full_like is_floating_point is_tensor "
+        "linspace "
+        "logspace multinomial normal numel ones ones_like rand rand_like randint randint_like randn randn_like "
+        "randperm "
         "scalar_tensor tensor tril_indices triu_indices zeros zeros_like",
     "they make masks and tables from numbers":
-        "alibi_bias alibi_slopes block_causal_mask block_mask causal_mask dilated_mask padding_mask sliding_window_mask "
+        "alibi_bias alibi_slopes block_causal_mask block_mask causal_mask dilated_mask padding_mask "
+        "sliding_window_mask "
         "rotary_tables rotary_tables_2d sinusoidal_table sinusoidal_table_2d ALiBi",
     "they switch recording": "detach_ requires_grad_",
-    "they hold other layers or are base classes": "Module Sequential ModuleList ModuleDict ParameterList ParameterDict "
+    "they hold other layers or are base classes": "Module Sequential ModuleList ModuleDict ParameterList "
+                                                  "ParameterDict "
         "Parameter UninitializedParameter KVCache",
 }

@@ -208,7 +208,7 @@ class GPT(nn.Module):
             If `ids` is not (B, T), or T and the cached tokens together exceed `block_size`.
         """
         past, T = 0 if cache is None else len(cache), ids.shape[-1]
-        self.check(ids, past)
+        self.check(ids, targets, past)
         x = self.tok_emb(ids) + self.pos_emb(arange(past, past + T))          # (B, T) -> (B, T, C)
         x, weights = self.drop(x), []
         for block in self.blocks:
@@ -220,8 +220,8 @@ class GPT(nn.Module):
             loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())   # (B*T, V), (B*T,) -> ()
         return (logits, loss, weights) if need_weights else (logits, loss)
 
-    def check(self, ids, past):
-        """Raise unless the model can read `ids` after `past` cached tokens."""
+    def check(self, ids, targets, past):
+        """Raise, before a cache has grown, unless the model can read `ids` after `past` tokens and judge `targets`."""
         V, longest = self.config.vocab_size, self.config.block_size
         if ids.ndim != 2:
             raise ValueError(f"ids must be (batch, time), got shape {tuple(ids.shape)}; ids[None] adds a batch axis")
@@ -229,6 +229,12 @@ class GPT(nn.Module):
             read = f"{ids.shape[1]} tokens" + (f" after {past} cached ones" if past else "")
             raise ValueError(f"{read} do not fit block_size={longest}; pass the last {longest} only, or make the "
                              "model with a larger block_size")
-        if ids.numel() and not 0 <= (low := int(ids.min())) <= (high := int(ids.max())) < V:
-            raise IndexError(f"ids must lie in [0, {V}), the vocabulary, got {low if low < 0 else high}; was the text "
-                             "encoded with another tokenizer?")
+        if targets is not None and targets.numel() != ids.numel():
+            raise ValueError(f"targets must be as many as ids, {tuple(ids.shape)}, got {tuple(targets.shape)}")
+        counted = None if targets is None else targets[targets != -100]
+        for name, tokens in (("ids", ids), ("targets", counted)):
+            if tokens is not None and tokens.numel():
+                low, high = int(tokens.min()), int(tokens.max())
+                if low < 0 or high >= V:
+                    raise IndexError(f"{name} must lie in [0, {V}), the vocabulary, got {low if low < 0 else high}; "
+                                     "was the text encoded with another tokenizer?")

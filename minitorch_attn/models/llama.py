@@ -195,7 +195,7 @@ class Llama(nn.Module):
             If `ids` is not (B, T), or T and the cached tokens together exceed `block_size`.
         """
         past = 0 if cache is None else len(cache)
-        self.check(ids, past)
+        self.check(ids, targets, past)
         place, mask = self.place(ids, past, cache)
         turn = F.rotary_tables(place, self.config.n_embd // self.config.n_head, self.config.rope_base,
                                self.tok_emb.weight.dtype)
@@ -224,8 +224,8 @@ class Llama(nn.Module):
         place = (seen.cumsum(1) - 1).clamp(min=0)[:, None, past:]             # (B, S) -> (B, 1, T)
         return place, causal & seen[:, None, None]                            # (T, S), (B, 1, 1, S) -> (B, 1, T, S)
 
-    def check(self, ids, past):
-        """Raise unless the model can read `ids` after `past` cached tokens."""
+    def check(self, ids, targets, past):
+        """Raise, before a cache has grown, unless the model can read `ids` after `past` tokens and judge `targets`."""
         V, longest = self.config.vocab_size, self.config.block_size
         if ids.ndim != 2:
             raise ValueError(f"ids must be (batch, time), got shape {tuple(ids.shape)}; ids[None] adds a batch axis")
@@ -233,6 +233,12 @@ class Llama(nn.Module):
             read = f"{ids.shape[1]} tokens" + (f" after {past} cached ones" if past else "")
             raise ValueError(f"{read} do not fit block_size={longest}; pass the last {longest} only, or make the "
                              "model with a larger block_size")
-        if ids.numel() and not 0 <= (low := int(ids.min())) <= (high := int(ids.max())) < V:
-            raise IndexError(f"ids must lie in [0, {V}), the vocabulary, got {low if low < 0 else high}; was the text "
-                             "encoded with another tokenizer?")
+        if targets is not None and targets.numel() != ids.numel():
+            raise ValueError(f"targets must be as many as ids, {tuple(ids.shape)}, got {tuple(targets.shape)}")
+        counted = None if targets is None else targets[targets != -100]
+        for name, tokens in (("ids", ids), ("targets", counted)):
+            if tokens is not None and tokens.numel():
+                low, high = int(tokens.min()), int(tokens.max())
+                if low < 0 or high >= V:
+                    raise IndexError(f"{name} must lie in [0, {V}), the vocabulary, got {low if low < 0 else high}; "
+                                     "was the text encoded with another tokenizer?")

@@ -378,9 +378,9 @@ class Module:
         unexpected = [key for key in state_dict if key not in own]
         faults = []
         if strict and missing:
-            faults.append(f"Missing key(s) in state_dict: {', '.join(missing)}")
+            faults.append(f"Missing key(s) in state_dict: {', '.join(map(str, missing))}")
         if strict and unexpected:
-            faults.append(f"Unexpected key(s) in state_dict: {', '.join(unexpected)}")
+            faults.append(f"Unexpected key(s) in state_dict: {', '.join(map(str, unexpected))}")
         both = [(key, tensor, state_dict[key]) for key, tensor in own.items() if key in state_dict]
         for key, tensor, value in both:
             if not isinstance(value, Tensor):

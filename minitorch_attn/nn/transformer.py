@@ -193,7 +193,8 @@ class TransformerEncoder(Module):
     Parameters
     ----------
     encoder_layer : Module
-        Copied `num_layers` times: all start from its values. A layer of PyTorch's is taken over by `torch_bridge.from_torch`.
+        Copied `num_layers` times: all start from its values. A layer of PyTorch's is taken over by
+        `torch_bridge.from_torch`.
     num_layers : int
     norm : Module, optional
         Applied last.

@@ -18,16 +18,16 @@ def sum_axes(a, axes):
     Sums over leading axes, and over a short last axis, are matrix products with ones: there NumPy's own loop is
     about four times slower ((4160, 64) float32: 130 us against 30 us over the rows, 160 against 34 over the columns).
     """
+    if a.dtype == dtypes.float16:
+        return xp.sum(a, axis=axes, keepdims=True, dtype=dtypes.float32).astype(a.dtype)
     if a.dtype.kind != "f" or a.size < 256:
         return xp.sum(a, axis=axes, keepdims=True)
-    if a.dtype.itemsize == 2:
-        return xp.sum(a, axis=axes, keepdims=True, dtype="float32").astype(a.dtype)
     shape = [1 if i in axes else n for i, n in enumerate(a.shape)]
     if axes == tuple(range(len(axes))) and len(axes) < a.ndim and a.flags.c_contiguous:
         rows = math.prod(a.shape[:len(axes)])
-        return (xp.ones(rows, a.dtype) @ a.reshape(rows, -1)).reshape(shape)  # (n, m) -> (m)
+        return (xp.ones(rows, a.dtype) @ a.reshape(rows, -1)).reshape(shape)  # (n, m) -> (m,)
     if axes == (a.ndim - 1,) and a.shape[-1] <= 256 and a.flags.c_contiguous:
-        return (a.reshape(-1, a.shape[-1]) @ xp.ones(a.shape[-1], a.dtype)).reshape(shape)  # (n, m) -> (n)
+        return (a.reshape(-1, a.shape[-1]) @ xp.ones(a.shape[-1], a.dtype)).reshape(shape)  # (n, m) -> (n,)
     return xp.sum(a, axis=axes, keepdims=True)
 
 

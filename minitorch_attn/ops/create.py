@@ -15,6 +15,7 @@ from ..autograd import Tensor
 from ..backend import device as named_device
 from ..backend import quiet, to_device, to_host, xp
 from ..random import source
+from .elementwise import array_of
 
 __all__ = [
     "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor",
@@ -51,7 +52,7 @@ def size_of(sizes, size=None):
     return shape
 
 
-def floating(dtype):
+def float_dtype(dtype):
     """`dtype`, or the default one for None; RuntimeError if it is not floating point."""
     dtype = dtypes.get_default_dtype() if dtype is None else dtype
     if dtype.kind != "f":
@@ -61,7 +62,7 @@ def floating(dtype):
 
 def number(value):
     """A Python number of a number or a tensor with one element."""
-    return value.array.item() if isinstance(value, Tensor) else value
+    return array_of(value).item() if isinstance(value, Tensor) else value
 
 
 # Of values
@@ -83,12 +84,12 @@ def tensor(data, dtype=None, device=None, requires_grad=False):
     ValueError
         If nested lists are ragged.
     TypeError
-        If an entry is not a real number, or a whole number outside int64.
+        If an entry is not a real number, or an integer outside int64.
     RuntimeError
-        If a whole number does not fit `dtype`, or `requires_grad` is asked of one that is not floating point.
+        If an integer does not fit `dtype`, or `requires_grad` is asked of one that is not floating point.
     """
     if isinstance(data, Tensor):
-        data = data.array
+        data = array_of(data)
     if isinstance(data, xp.ndarray) and data.dtype.kind in dtypes.CATEGORY:
         return made(xp.array(data, dtype=dtype), device, requires_grad)
     values, natural = host_values(data)
@@ -103,7 +104,7 @@ def tensor(data, dtype=None, device=None, requires_grad=False):
 def host_values(data):
     """Nested sequences of numbers, arrays and tensors as one NumPy array, and the dtype that they stand for."""
     if isinstance(data, Tensor):
-        data = data.array
+        data = array_of(data)
     if isinstance(data, (list, tuple)) and not PLAIN.issuperset(map(type, data)):
         parts, found = zip(*map(host_values, data))
         shapes = sorted({part.shape for part in parts})
@@ -116,7 +117,7 @@ def host_values(data):
     values = numpy.asarray(to_host(data) if isinstance(data, xp.ndarray) else data)
     own = hasattr(data, "dtype")  # Python numbers have none
     if values.dtype.kind not in ("biuf" if own else "bif"):
-        raise TypeError("a tensor is made of real numbers (whole ones in the range of int64), "
+        raise TypeError("a tensor is made of real numbers (integers in the range of int64), "
                         f"got {type(data).__name__} {data!r:.60}")
     if own:
         return values, values.dtype
@@ -228,7 +229,7 @@ def arange(start=0, end=None, step=1, dtype=None, device=None, requires_grad=Fal
     start, end, step : number
         With one number that is the end, and the start is 0. `step` may be negative.
     dtype : dtype, optional
-        By default int64 if all three are whole numbers.
+        By default int64 if all three are integers.
 
     Returns
     -------
@@ -271,7 +272,7 @@ def linspace(start, end, steps, dtype=None, device=None, requires_grad=False):
 
 
 def spaced(start, end, steps, dtype):
-    """The values of `linspace`, in float64 if `dtype` is one of whole numbers: a host array."""
+    """The values of `linspace`, in float64 if `dtype` is one of integers: a host array."""
     if any(isinstance(v, Tensor) and v.ndim for v in (start, end)):
         raise RuntimeError("linspace and logspace need numbers or 0-d tensors as bounds")
     (steps,) = size_of((steps,))
@@ -355,17 +356,17 @@ def new_tensor(x, data, dtype=None, device=None, requires_grad=False):
 # Of random numbers
 
 def rand(*sizes, size=None, generator=None, dtype=None, device=None, requires_grad=False):
-    """Numbers spread evenly over [0, 1)."""
-    return made(source(generator).uniform(size_of(sizes, size), floating(dtype)), device, requires_grad)
+    """Uniform numbers in [0, 1)."""
+    return made(source(generator).uniform(size_of(sizes, size), float_dtype(dtype)), device, requires_grad)
 
 
 def randn(*sizes, size=None, generator=None, dtype=None, device=None, requires_grad=False):
     """Normally distributed numbers with mean 0 and standard deviation 1."""
-    return made(source(generator).normal(size_of(sizes, size), floating(dtype)), device, requires_grad)
+    return made(source(generator).normal(size_of(sizes, size), float_dtype(dtype)), device, requires_grad)
 
 
 def randint(low=0, high=None, size=None, generator=None, dtype=None, device=None, requires_grad=False):
-    """Whole numbers from low to high - 1, all equally likely: ``randint(10, (2, 3))``, ``randint(5, 10, (2, 3))``.
+    """Integers from low to high - 1, all equally likely: ``randint(10, (2, 3))``, ``randint(5, 10, (2, 3))``.
 
     Raises
     ------
@@ -380,18 +381,18 @@ def randint(low=0, high=None, size=None, generator=None, dtype=None, device=None
 
 
 def integers(shape, low, high, dtype, generator):
-    """An array of random whole numbers in [low, high)."""
+    """An array of random integers in [low, high)."""
     low, high = operator.index(low), operator.index(high)
     limits = numpy.iinfo(dtype) if dtype.kind in "iu" else None
     if low >= high:
         raise RuntimeError(f"random integers need low < high, got low={low} and high={high}")
     if limits and (low < limits.min or high - 1 > limits.max):
-        raise RuntimeError(f"{dtype} cannot hold all whole numbers from {low} to {high - 1}")
+        raise RuntimeError(f"{dtype} cannot hold all integers from {low} to {high - 1}")
     return source(generator).integers(shape, low, high).astype(dtype)
 
 
 def randperm(n, generator=None, dtype=None, device=None, requires_grad=False):
-    """The whole numbers from 0 to n - 1 in random order."""
+    """The integers from 0 to n - 1 in random order."""
     (n,) = size_of((n,))
     return made(source(generator).permutation(n).astype(dtype or dtypes.int64), device, requires_grad)
 
@@ -429,11 +430,11 @@ def normal(mean, std=1.0, size=None, generator=None, dtype=None, device=None, re
     """
     given = [v for v in (mean, std) if isinstance(v, Tensor)]
     if not given:
-        array = source(generator).normal(size_of((size,)), floating(dtype), mean, not_negative(std))
+        array = source(generator).normal(size_of((size,)), float_dtype(dtype), mean, not_negative(std))
         return made(array, device, requires_grad)
-    mean, std = (v.array if isinstance(v, Tensor) else v for v in (mean, std))
+    mean, std = (array_of(v) if isinstance(v, Tensor) else v for v in (mean, std))
     shape = numpy.broadcast_shapes(*(v.shape for v in given))
-    z = source(generator).normal(shape, floating(dtype or dtypes.result_type(*given)))
+    z = source(generator).normal(shape, float_dtype(dtype or dtypes.result_type(*given)))
     return made((z * not_negative(std) + mean).astype(z.dtype, copy=False), device, requires_grad)
 
 
@@ -452,13 +453,15 @@ def bernoulli(x, p=None, generator=None):
     RuntimeError
         If a probability lies outside [0, 1] or is NaN.
     """
-    floating(x.dtype)
+    float_dtype(x.dtype)
     return Tensor.wrap(coins(x if p is None else p, x.shape, generator).astype(x.dtype))
 
 
 def coins(p, shape, generator):
     """A boolean array, True with probability `p`: a number, or a tensor that broadcasts to `shape`."""
-    p, dtype = (p.array, p.dtype) if isinstance(p, Tensor) else (p, dtypes.float64)
+    # float16 is too coarse to compare in: numbers that it rounds to 1 would be
+    p, dtype = (array_of(p), dtypes.promote_types(p.dtype, dtypes.float32)) if isinstance(p, Tensor) else (
+        p, dtypes.float64)
     if not (0 <= p <= 1 if isinstance(p, (int, float)) else bool(((p >= 0) & (p <= 1)).all())):
         raise RuntimeError(f"a probability must lie in [0, 1], got {p}")
     return source(generator).uniform(shape, dtype) < p
@@ -495,7 +498,7 @@ def multinomial(x, num_samples, replacement=False, generator=None):
     if x.ndim not in (1, 2) or x.dtype.kind != "f" or num_samples < 1:
         raise RuntimeError("multinomial needs floating-point weights (V,) or (B, V) and num_samples of 1 or more, "
                            f"got {x.dtype} of shape {x.shape} and {num_samples}")
-    weights = to_host(x.array).reshape(math.prod(x.shape[:-1]), x.shape[-1])  # (V,) -> (1, V)
+    weights = to_host(array_of(x)).reshape(math.prod(x.shape[:-1]), x.shape[-1])  # (V,) -> (1, V)
     if not bool((weights >= 0).all() and numpy.isfinite(weights.sum(axis=1)).all()):
         raise RuntimeError("a weight (or their sum) is negative, infinite or NaN; give probabilities or counts")
     positive = numpy.count_nonzero(weights, axis=1)
@@ -522,22 +525,25 @@ def drawn_with_replacement(weights, count, generator):
     return drawn
 
 
-# Random writes in place
+# Random writes in place: what may not be written to is refused before a number is drawn
 
 def uniform_(x, from_=0.0, to=1.0, generator=None):
-    """Overwrite `x` with numbers spread evenly over [from_, to)."""
+    """Overwrite `x` with uniform numbers in [from_, to)."""
     if not from_ <= to:
         raise RuntimeError(f"uniform_ needs bounds in order, got {from_} and {to}")
-    return x.assign(Tensor.wrap(source(generator).uniform(x.shape, floating(x.dtype), from_, to)))
+    x.check_writable()
+    return x.assign(Tensor.wrap(source(generator).uniform(x.shape, float_dtype(x.dtype), from_, to)))
 
 
 def normal_(x, mean=0.0, std=1.0, generator=None):
     """Overwrite `x` with normally distributed numbers."""
-    return x.assign(Tensor.wrap(source(generator).normal(x.shape, floating(x.dtype), mean, not_negative(std))))
+    x.check_writable()
+    return x.assign(Tensor.wrap(source(generator).normal(x.shape, float_dtype(x.dtype), mean, not_negative(std))))
 
 
 def bernoulli_(x, p=0.5, generator=None):
     """Overwrite `x` with 1 with probability `p` (a number, or a tensor that broadcasts), else 0."""
+    x.check_writable()
     return x.assign(Tensor.wrap(coins(p, x.shape, generator).astype(x.dtype)))
 
 
@@ -545,24 +551,26 @@ def exponential_(x, lambd=1.0, generator=None):
     """Overwrite `x` with exponentially distributed numbers with mean 1 / lambd."""
     if not lambd > 0:
         raise RuntimeError(f"exponential_ needs lambd above 0, got {lambd}")
-    return x.assign(Tensor.wrap(source(generator).exponential(x.shape, floating(x.dtype), lambd)))
+    x.check_writable()
+    return x.assign(Tensor.wrap(source(generator).exponential(x.shape, float_dtype(x.dtype), lambd)))
 
 
 def random_(x, from_=None, to=None, generator=None):
-    """Overwrite `x` with whole numbers: ``random_(to)`` from 0 to to - 1, ``random_(from_, to)`` from from_ to to - 1.
+    """Overwrite `x` with integers: ``random_(to)`` from 0 to to - 1, ``random_(from_, to)`` from from_ to to - 1.
 
-    Without bounds, from 0 to the largest number up to which the dtype holds every whole number.
+    Without bounds, from 0 to the largest number up to which the dtype holds every integer.
     """
+    x.check_writable()
     if from_ is None and to is None:
-        draws = source(generator).integers(x.shape, 0, largest_whole(x.dtype) + 1, long=x.dtype.itemsize == 8)
+        draws = source(generator).integers(x.shape, 0, largest_integer(x.dtype) + 1, long=x.dtype.itemsize == 8)
         return x.assign(Tensor.wrap(draws.astype(x.dtype)))
     if to is None:
         from_, to = 0, from_
     return x.assign(Tensor.wrap(integers(x.shape, from_ or 0, to, x.dtype, generator)))
 
 
-def largest_whole(dtype):
-    """The number up to which `dtype` holds every whole number from 0."""
+def largest_integer(dtype):
+    """The number up to which `dtype` holds every integer from 0."""
     if dtype.kind == "f":
         return 2 ** (numpy.finfo(dtype).nmant + 1)
     return 1 if dtype.kind == "b" else int(numpy.iinfo(dtype).max)

@@ -1,7 +1,9 @@
-"""Reading and writing entries chosen by position: ``x[...]``, gather, scatter and their kin.
+"""Reading and writing entries chosen by an index: ``x[...]``, gather, scatter and their kin.
 
-Reading may pick an entry twice, so its gradient adds up what comes back from all readings of an entry. Ids out of
-range raise IndexError before anything is read or written, whatever library computes.
+An index is what stands between the brackets, or the tensor that gather and its kin take; the integers in it are ids,
+each counted along one dim. A position is an id in the flattened tensor. Reading may pick an entry twice, so its
+gradient adds up what comes back from all readings of an entry. Ids out of range raise IndexError before anything is
+read or written, whatever library computes.
 """
 import math
 import operator
@@ -11,8 +13,7 @@ import numpy
 
 from .. import dtypes, grad_mode
 from ..autograd import Partial, Storage, Tensor
-from ..backend import check_index, shares_memory, to_device, to_host, xp
-from ..backend import scatter_add as add_rows
+from ..backend import add_rows, check_index, shares_memory, to_device, to_host, xp
 from .broadcast import broadcast_tensors, expand, unbroadcast
 from .elementwise import array_of
 from .reduce import axis_of
@@ -29,6 +30,9 @@ __all__ = [
 
 class Place(namedtuple("Place", ["basic", "picks", "repeats"])):
     """What an index chooses, in two steps: ``a[basic]`` is a view, and ``[picks]`` picks from that.
+
+    In NumPy's terms the first step is basic indexing and the second advanced indexing: in ``x[2, :, [0, 3]]``
+    basic is ``(2, :, :)``, and picks, from the two dims that this leaves, ``(:, [0, 3])``.
 
     basic : tuple of int, slice, None and Ellipsis.
     picks : tuple with, for each dim of the view, an array of ids from 0 or ``slice(None)``; empty if there are no ids.
@@ -72,15 +76,16 @@ def as_item(item):
         if step is not None and step < 1:
             raise ValueError(f"a slice's step must be at least 1, got {step}; to reverse use flip()")
         return slice(start, stop, step)
-    if isinstance(item, (Tensor, xp.ndarray)):
-        array = item.array if isinstance(item, Tensor) else item
+    if isinstance(item, (Tensor, xp.ndarray, numpy.ndarray)):
+        array = array_of(item) if isinstance(item, Tensor) else item
         array = array != 0 if array.dtype == dtypes.uint8 else array  # uint8 was PyTorch's first dtype for masks
     else:
-        entries = [to_host(v.array) if isinstance(v, Tensor) else v for v in item] if isinstance(item, list) else item
-        array = numpy.array(entries)
+        if isinstance(item, list):
+            item = [to_host(array_of(v)) if isinstance(v, Tensor) else v for v in item]
+        array = numpy.array(item)
         array = array if array.size else array.astype("int64")
     if array.dtype.kind not in "iub":
-        raise IndexError("an index has ints, slices, None, ... and lists or tensors of whole numbers or truth values, "
+        raise IndexError("an index has ints, slices, None, ... and lists or tensors of integers or booleans, "
                          f"got {item!r}")
     array = to_device(array)
     if array.dtype.kind == "b":
@@ -108,39 +113,51 @@ def place_of(shape, index):
     if not any([isinstance(v, xp.ndarray) for v in items]):
         # with "..." NumPy gives an array also where a single entry is left
         return Place((*items, Ellipsis) if Ellipsis not in items else tuple(items), (), False)
-    used = sum([v.ndim if v.dtype.kind == "b" else 1 for v in items if isinstance(v, xp.ndarray)])
-    used += sum([isinstance(v, (int, slice)) for v in items])
-    if used > len(shape):
-        raise IndexError(f"{used} indices are too many for shape {shape}")
-    basic, picks, repeats, dim = [], [], False, 0
+    unnamed = len(shape) - sum([dims_covered(v) for v in items])
+    if unnamed < 0:
+        raise IndexError(f"{len(shape) - unnamed} indices are too many for shape {shape}")
+    dots = next((i for i, v in enumerate(items) if v is Ellipsis), len(items))
+    items[dots:dots + 1] = [slice(None)] * unnamed  # what "..." stands for; where it is left out, it stands last
+    basic, picks, dim = [], [], 0
     for v in items:
         if v is Ellipsis:
-            basic += [slice(None)] * (len(shape) - used)
-            picks += [slice(None)] * (len(shape) - used)
-            dim, used = dim + len(shape) - used, len(shape)
-        elif v is None or isinstance(v, slice):
-            basic.append(v)
-            picks.append(slice(None))
-            dim += v is not None
+            continue  # a second one, for which nothing is left
+        if v is None or isinstance(v, slice):
+            for_basic, for_picks = [v], [slice(None)]
         elif isinstance(v, int):
-            if not -shape[dim] <= v < shape[dim]:
-                raise IndexError(f"index {v} is out of range for dim {dim} of shape {shape}")
-            basic.append(v)
-            dim += 1
+            for_basic, for_picks = place_of_int(v, shape, dim)
         elif v.dtype.kind == "b":
-            if v.shape != shape[dim:dim + v.ndim]:
-                raise IndexError(f"a mask of shape {v.shape} does not fit shape {shape} from dim {dim} on")
-            basic += [slice(None)] * v.ndim or [None]  # a single True or False picks, or not, along a new dim
-            picks += xp.nonzero(v.reshape(v.shape or 1))
-            dim += v.ndim
+            for_basic, for_picks = place_of_mask(v, shape, dim)
         else:
-            basic.append(slice(None))
-            picks.append(from_front(v, shape[dim]))
-            repeats, dim = True, dim + 1
+            for_basic, for_picks = [slice(None)], [from_front(v, shape[dim])]
+        basic, picks, dim = basic + for_basic, picks + for_picks, dim + dims_covered(v)
     while picks and isinstance(picks[-1], slice):
         picks.pop()
     check_shapes([v.shape for v in picks if not isinstance(v, slice)])
+    repeats = any([isinstance(v, xp.ndarray) and v.dtype.kind != "b" for v in items])
     return Place((*basic, Ellipsis), tuple(picks), repeats)
+
+
+def dims_covered(item):
+    """How many dims of a tensor one item of an index is about; of ``...`` and None, none."""
+    if item is None or item is Ellipsis:
+        return 0
+    return item.ndim if isinstance(item, xp.ndarray) and item.dtype.kind == "b" else 1
+
+
+def place_of_int(v, shape, dim):
+    """What the int `v` adds to basic and picks: it drops the dim, so nothing is left to pick from."""
+    if not -shape[dim] <= v < shape[dim]:
+        raise IndexError(f"index {v} is out of range for dim {dim} of shape {shape}")
+    return [v], []
+
+
+def place_of_mask(v, shape, dim):
+    """What the mask `v`, which begins at `dim`, adds to basic and picks: the ids where it is True."""
+    if v.shape != shape[dim:dim + v.ndim]:
+        raise IndexError(f"a mask of shape {v.shape} does not fit shape {shape} from dim {dim} on")
+    # a single True or False picks, or not, along a new dim
+    return [slice(None)] * v.ndim or [None], list(xp.nonzero(v.reshape(v.shape or 1)))
 
 
 def check_shapes(shapes):
@@ -244,27 +261,40 @@ def setitem(x, index, value):
 def record_write(x, place, value):
     """Write `value` to `x` as an operation in the graph.
 
-    ``x[i] += v`` is three steps: read the view x[i], add to it in place, write it to x[i]. The second leaves entries
-    of `x` behind, but the third overwrites just these; so it may go on, and `value` is a view of `x` again.
+    ``x[i] += v`` is three steps. With S the storage that `x` has before them, S.replaced is, after each:
+
+        part = x[i]     ()                            part, a view of x, has the storage S as well
+        part += v       ((x[i], P),)                  part has gone on with a storage P: x[i] is out of date
+        x[i] = part     ((x[i], P), (x, X))           x has gone on with a storage X, and part is a view of it again
+
+    So before the third step x is out of date, but only in the entries that the step overwrites: it may go on.
     """
     storage, array = x.storage, x.array
     chosen = array[place.basic]
-    late = tuple([(old, new) for old, new in storage.replaced if place.picks or not value.requires_grad
-                  or new is not value.storage or not same_entries(old, chosen)])
-    comes_back = len(late) < len(storage.replaced)
-    if comes_back:
+
+    def is_own_view(old, new):
+        return not place.picks and value.requires_grad and new is value.storage and same_entries(old, chosen)
+
+    still_stale = tuple([pair for pair in storage.replaced if not is_own_view(*pair)])
+    written_back = len(still_stale) < len(storage.replaced)
+    if written_back:
         x.storage = Storage()
-        x.storage.replaced = late
+        x.storage.replaced = still_stale
     try:
         x.assign(with_entries("setitem", x, place, value))
     except Exception:
         x.storage = storage
         raise
-    if comes_back:
+    if written_back:
         storage.replaced = (*storage.replaced, (array, x.storage))
-        value.storage.replaced = (*value.storage.replaced, (value.array, x.storage))
-        part = read("getitem", x, place)
-        value.array, value.node, value.storage = part.array, part.node, part.storage
+        _rebind_view(value, x, place)
+
+
+def _rebind_view(part, x, place):
+    """Make `part`, just written to `x` at `place`, a view of `x` again; other views of its memory are out of date."""
+    part.storage.replaced = (*part.storage.replaced, (part.array, x.storage))
+    view = read("getitem", x, place)
+    part.array, part.node, part.storage = view.array, view.node, view.storage
 
 
 def same_entries(a, b):
@@ -287,11 +317,8 @@ def with_entries(op, x, place, value):
             place.write(gx, 0.0)
         if value_needs:
             gvalue = place.read(g)
-            if place.repeats:  # of several values for one entry only the last has stayed
-                turn = xp.arange(gvalue.size).reshape(gvalue.shape)
-                last = xp.zeros(x_shape, turn.dtype)
-                place.write(last, turn)
-                gvalue = xp.where(place.read(last) == turn, gvalue, 0.0)
+            if place.repeats:
+                gvalue = xp.where(last_writers(place, x_shape, gvalue.shape), gvalue, 0.0)
             gvalue = gvalue.reshape((1,) * (len(value_shape) - gvalue.ndim) + gvalue.shape)
             gvalue = unbroadcast(gvalue, value_shape).astype(value_dtype, copy=False)
         return gx, gvalue
@@ -299,12 +326,20 @@ def with_entries(op, x, place, value):
     return Tensor.from_op(op, y, (x, value), backward)
 
 
+def last_writers(place, x_shape, shape):
+    """Which entries of values of `shape` stay when they are written at `place`: of several for one entry, the last."""
+    turn = xp.arange(math.prod(shape)).reshape(shape)
+    last = xp.zeros(x_shape, turn.dtype)
+    place.write(last, turn)
+    return place.read(last) == turn
+
+
 # Whole slices by id
 
 def slices_at(name, x, dim, index):
     """The `Place` of the slices of `x` along `dim` that the 1-d tensor `index` names."""
     if array_of(index).ndim > 1 or index.dtype.kind not in "iu":
-        raise IndexError(f"{name} needs an index of one dim of whole numbers, got {index.dtype}, shape {index.shape}")
+        raise IndexError(f"{name} needs an index of one dim of integers, got {index.dtype}, shape {index.shape}")
     dim, ids = axis_of(dim, x.ndim), index.array.reshape(-1).astype(dtypes.int64)  # a copy, see positions_of
     check_index(ids, x.shape[dim], f"{name}: an id")
     return Place((Ellipsis,), (*[slice(None)] * dim, ids), True)
@@ -316,7 +351,7 @@ def index_select(x, dim, index):
     Raises
     ------
     IndexError
-        If an id is out of range (negative ones are), or `index` is not of one dim and whole numbers.
+        If an id is out of range (negative ones are), or `index` is not of one dim and integers.
     """
     if x.ndim == 0:
         return reshape(index_select(reshape(x, 1), dim, index), ())
@@ -404,7 +439,7 @@ def positions_of(name, x, dim, index, src=None):
     """
     dim, shape = axis_of(dim, x.ndim), x.shape or (1,)
     if array_of(index).dtype.kind not in "iu":
-        raise RuntimeError(f"{name} needs an index of whole numbers, got {index.dtype}")
+        raise RuntimeError(f"{name} needs an index of integers, got {index.dtype}")
     ids = index.array.reshape(index.shape or (1,)).astype(dtypes.int64)  # a copy, which no later write changes
     if ids.size:
         bounds = [n for i, n in enumerate(shape) if i != dim]
@@ -443,7 +478,7 @@ def gather(x, dim, index, *, sparse_grad=False):
     ----------
     x : Tensor
     dim : int
-    index : Tensor of whole numbers in [0, x.shape[dim])
+    index : Tensor of integers in [0, x.shape[dim])
         With as many dims as `x` and, except along `dim`, no larger than it.
     sparse_grad : accepted and ignored
 
@@ -483,7 +518,7 @@ def take_along_dim(x, indices, dim=None):
     if x.ndim != indices.ndim:
         raise RuntimeError(f"take_along_dim needs as many dims in both, got shapes {x.shape} and {indices.shape}")
     dim = axis_of(dim, x.ndim)
-    indices = Tensor.wrap(from_front(indices.array, x.shape[dim]))
+    indices = Tensor.wrap(from_front(array_of(indices), x.shape[dim]))
     lines = numpy.broadcast_shapes(*[(*s[:dim], 1, *s[dim + 1:]) for s in (x.shape, indices.shape)])
     x, indices = (expand(v, *lines[:dim], v.shape[dim], *lines[dim + 1:]) for v in (x, indices))
     return gather(x, dim, indices)
@@ -502,7 +537,7 @@ def scatter_add(x, dim, index, src):
     ----------
     x : Tensor
     dim : int
-    index : Tensor of whole numbers in [0, x.shape[dim])
+    index : Tensor of integers in [0, x.shape[dim])
         With as many dims as `x` and, except along `dim`, no larger than it.
     src : Tensor, of the dtype of `x`, no smaller than `index`
 
@@ -538,7 +573,7 @@ def scatter(x, dim, index, src=None, *, value=None, reduce=None):
     ----------
     x : Tensor
     dim : int
-    index : Tensor of whole numbers in [0, x.shape[dim])
+    index : Tensor of integers in [0, x.shape[dim])
         With as many dims as `x` and, except along `dim`, no larger than it. Of several writes to one entry the last
         stays, and only that one receives a gradient.
     src : Tensor, of the dtype of `x`, no smaller than `index`; or a number
@@ -572,10 +607,8 @@ def scatter(x, dim, index, src=None, *, value=None, reduce=None):
 
     def backward(g):
         gx, gsrc = g.copy(), xp.zeros(src_shape, g.dtype)
-        turn = xp.arange(positions.size).reshape(positions.shape)
-        last = xp.zeros(g.size, turn.dtype)
-        last[positions] = turn
-        gsrc[part] = xp.where(last[positions] == turn, at_positions(g, positions), 0.0)
+        stays = last_writers(Place((Ellipsis,), (positions,), True), (g.size,), positions.shape)
+        gsrc[part] = xp.where(stays, at_positions(g, positions), 0.0)
         gx.reshape(-1)[positions] = 0.0
         return gx, gsrc
 
@@ -593,7 +626,7 @@ def repeat_interleave(x, repeats=None, dim=None, *, output_size=None):
     Parameters
     ----------
     x : Tensor
-    repeats : int or Tensor of whole numbers
+    repeats : int or Tensor of integers
         One count for all entries along `dim`, or a 1-d tensor with one for each. Left out, `x` itself holds the
         counts, and what is repeated are the ids 0, 1, 2, ...
     dim : int, optional
@@ -610,7 +643,7 @@ def repeat_interleave(x, repeats=None, dim=None, *, output_size=None):
     if dim is None or x.ndim == 0:
         x, dim = reshape(x, -1), 0
     dim = axis_of(dim, x.ndim)
-    counts = to_host(repeats.array).ravel().tolist() if isinstance(repeats, Tensor) else [operator.index(repeats)]
+    counts = to_host(array_of(repeats)).ravel().tolist() if isinstance(repeats, Tensor) else [operator.index(repeats)]
     if min(counts, default=0) < 0 or len(counts) not in (1, x.shape[dim]):
         raise RuntimeError(f"repeat_interleave needs one count from 0 on, or one for each of {x.shape[dim]} entries; "
                            f"got {counts}")
@@ -632,10 +665,10 @@ def masked_select(x, mask):
     Raises
     ------
     RuntimeError
-        If `mask` does not hold truth values, or the shapes do not broadcast.
+        If `mask` does not hold booleans, or the shapes do not broadcast.
     """
     if array_of(mask).dtype.kind != "b":
-        raise RuntimeError(f"masked_select needs a mask of truth values, got {mask.dtype}; compare, as in x > 0")
+        raise RuntimeError(f"masked_select needs a boolean mask, got {mask.dtype}; compare, as in x > 0")
     return getitem(*broadcast_tensors(x, mask))
 
 
@@ -676,13 +709,13 @@ def unique(x, sorted=True, return_inverse=False, return_counts=False, dim=None):
 
 
 def bincount(x, weights=None, minlength=0):
-    """How often 0, 1, 2, ... up to the largest occur in a vector of whole numbers; or the sum of their `weights`.
+    """How often 0, 1, 2, ... up to the largest occur in a vector of integers; or the sum of their `weights`.
 
     Raises
     ------
     RuntimeError
-        If `x` is not a vector of whole numbers from 0.
+        If `x` is not a vector of integers from 0.
     """
     if array_of(x).ndim != 1 or x.dtype.kind not in "iu" or (x.array.size and int(x.array.min()) < 0):
-        raise RuntimeError(f"bincount needs a vector of whole numbers from 0, got {x.dtype} of shape {x.shape}")
+        raise RuntimeError(f"bincount needs a vector of integers from 0, got {x.dtype} of shape {x.shape}")
     return Tensor.wrap(xp.bincount(x.array, None if weights is None else weights.array, minlength))

@@ -258,7 +258,7 @@ def labelled_product(tensors, labels, out):
     for x, found in zip(tensors, labels):
         for label, n in zip(found, x.shape):
             if sizes.setdefault(label, n) == 1:
-                sizes[label] = n
+                sizes[label] = n  # a size 1 broadcasts, so any other size replaces it
             elif n not in (1, sizes[label]):
                 raise RuntimeError(f"axis {label!r} is {sizes[label]} long in one place and {n} in another")
     pairs = [simplified(x, found, sizes) for x, found in zip(tensors, labels)]
@@ -308,8 +308,11 @@ def product(x, x_labels, y, y_labels, out):
         return xp.broadcast_to(part, shape)
 
     def backward(g):
-        gx = gradient(g, b, y_labels, x_labels, x_shape) if b is not None else None
-        gy = gradient(g, a, x_labels, y_labels, y_shape) if a is not None else None
+        gx = gy = None
+        if b is not None:
+            gx = gradient(g, other=b, other_labels=y_labels, labels=x_labels, shape=x_shape)
+        if a is not None:
+            gy = gradient(g, other=a, other_labels=x_labels, labels=y_labels, shape=y_shape)
         return gx, gy
 
     return Tensor.from_op("einsum", z, (x, y), backward)
@@ -334,7 +337,8 @@ def array_product(a, a_labels, b, b_labels, out):
 
     A = matrices(a, a_labels, rows, inner)     # (batch..., rows, inner)
     B = matrices(b, b_labels, inner, columns)  # (batch..., inner, columns)
-    C = xp.matmul(A, B) if inner else A * B    # with nothing to sum a product of columns and rows suffices
+    # no inner axis: A is (..., rows, 1), B (..., 1, columns), so broadcasting is the outer product
+    C = xp.matmul(A, B) if inner else A * B    # (batch..., rows, columns)
     order = batch + rows + columns
     c = C.reshape([sizes[label] for label in order])
     return c.transpose([order.index(label) for label in out])

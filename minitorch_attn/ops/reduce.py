@@ -11,7 +11,7 @@ from .. import dtypes
 from ..autograd import Tensor
 from ..backend import quiet, xp
 from .broadcast import cast, sum_axes
-from .elementwise import array_of, float_array, maximum, minimum
+from .elementwise import array_of, float_array, masked, maximum, minimum
 
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "cumprod", "cumsum", "logsumexp", "max", "mean",
@@ -74,21 +74,31 @@ def with_ones(shape, axes):
     return tuple(1 if i in axes else n for i, n in enumerate(shape))
 
 
+def finished(y, axes, keepdim):
+    """The array `y` as a result: it kept `axes` with size 1, and without `keepdim` loses them."""
+    return y if keepdim else y.reshape(without(y.shape, axes))
+
+
 def count(shape, axes):
     """How many elements each result is made of."""
     return math.prod(shape[i] for i in axes)
 
 
 def summed_dtype(dtype):
-    """The dtype of a sum of elements of `dtype`: whole numbers and truth values add up in int64."""
+    """The dtype of a sum of elements of `dtype`: integers and booleans add up in int64."""
     return dtype if dtype.kind == "f" else dtypes.int64
 
 
-def floating(x, name):
+def require_float(x, name):
     """The array of the tensor `x`, which must hold floating-point numbers."""
     if array_of(x).dtype.kind != "f":
         raise RuntimeError(f"{name} needs a floating-point tensor, got {x.dtype}; convert with x.float()")
     return x.array
+
+
+def wide(a):
+    """The array `a` in float32 if it is float16, where sums and squares soon overflow; else itself."""
+    return a.astype(dtypes.float32) if a.dtype == dtypes.float16 else a
 
 
 # Sums
@@ -105,7 +115,7 @@ def sum(x, dim=None, keepdim=False, *, dtype=None):
     keepdim : bool
         Keep the summed axes, with size 1.
     dtype : dtype, optional
-        Convert to this before; by default whole numbers and truth values add up in int64.
+        Convert to this before; by default integers and booleans add up in int64.
 
     Returns
     -------
@@ -124,7 +134,7 @@ def sum(x, dim=None, keepdim=False, *, dtype=None):
     def backward(g):
         return (xp.broadcast_to(g.reshape(kept), shape),)
 
-    return Tensor.from_op("sum", y if keepdim else y.reshape(without(shape, axes)), (x,), backward)
+    return Tensor.from_op("sum", finished(y, axes, keepdim), (x,), backward)
 
 
 @numpy_words
@@ -148,19 +158,19 @@ def mean(x, dim=None, keepdim=False, *, dtype=None):
     Raises
     ------
     RuntimeError
-        If the elements are whole numbers or truth values.
+        If the elements are integers or booleans.
     IndexError
         If `dim` lies outside [-ndim, ndim).
     """
     x = x if dtype is None else cast(x, dtype)
-    shape, axes = floating(x, "mean").shape, axes_of(dim, x.array.ndim)
+    shape, axes = require_float(x, "mean").shape, axes_of(dim, x.array.ndim)
     kept, n = with_ones(shape, axes), count(shape, axes)
-    y = sum_axes(x.array, axes) / n
+    y = (sum_axes(wide(x.array), axes) / n).astype(x.array.dtype, copy=False)
 
     def backward(g):
-        return (xp.broadcast_to((g / n).reshape(kept), shape),)
+        return (xp.broadcast_to((wide(g) / n).astype(g.dtype, copy=False).reshape(kept), shape),)
 
-    return Tensor.from_op("mean", y if keepdim else y.reshape(without(shape, axes)), (x,), backward)
+    return Tensor.from_op("mean", finished(y, axes, keepdim), (x,), backward)
 
 
 # Spread
@@ -172,7 +182,7 @@ def spread(name, x, dim, unbiased, correction):
     Returns
     -------
     axes : tuple of int
-    deviation : array like x, x - mean
+    deviation : array like x, x - mean; of float16 in float32, as is the variance
     divisor : number, n - correction, but not negative
     variance : array, the mean of the squared deviations by that divisor, with size 1 at `axes`
     """
@@ -182,7 +192,7 @@ def spread(name, x, dim, unbiased, correction):
         raise TypeError(f"{name}: give unbiased or correction, not both; unbiased=True is correction=1, False is 0")
     if correction is None:
         correction = 1 if unbiased is None else int(unbiased)
-    a = floating(x, name)
+    a = wide(require_float(x, name))
     axes = axes_of(dim, a.ndim)
     n = count(a.shape, axes)
     divisor = n - correction if n > correction else 0
@@ -191,6 +201,7 @@ def spread(name, x, dim, unbiased, correction):
 
 
 @numpy_words
+@quiet
 def var(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """The variance along `dim`: sum of (x - mean)^2 / (n - correction).
 
@@ -212,21 +223,23 @@ def var(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
     Raises
     ------
     RuntimeError
-        If x holds whole numbers or truth values.
+        If x holds integers or booleans.
     IndexError
         If `dim` lies outside [-ndim, ndim).
     """
     axes, deviation, divisor, y = spread("var", x, dim, unbiased, correction)
-    shape, kept = deviation.shape, y.shape
+    kept = y.shape
 
     def backward(g):
         # dy/dx = 2 (x - mean) / divisor: the mean depends on x, too, but the deviations from it add up to 0
-        return (2 * g.reshape(kept) / divisor * deviation,)
+        return ((2 * wide(g).reshape(kept) / divisor * deviation).astype(g.dtype, copy=False),)
 
-    return Tensor.from_op("var", y if keepdim else y.reshape(without(shape, axes)), (x,), backward)
+    result = y.astype(x.dtype, copy=False)
+    return Tensor.from_op("var", finished(result, axes, keepdim), (x,), backward)
 
 
 @numpy_words
+@quiet
 def std(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """The standard deviation along `dim`: the square root of `var`, with the same parameters.
 
@@ -234,13 +247,15 @@ def std(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """
     axes, deviation, divisor, variance = spread("std", x, dim, unbiased, correction)
     y = xp.sqrt(variance)
-    shape, kept = deviation.shape, y.shape
+    kept = y.shape
 
     def backward(g):
         # d sqrt(v) = dv / (2 sqrt(v)); where v = 0 all deviations are 0, so anything but 0 below makes the gradient 0
-        return (g.reshape(kept) / (xp.where(y == 0, 1.0, y) * divisor) * deviation,)
+        gx = wide(g).reshape(kept) / (xp.where(y == 0, 1.0, y) * divisor) * deviation
+        return (gx.astype(g.dtype, copy=False),)
 
-    return Tensor.from_op("std", y if keepdim else y.reshape(without(shape, axes)), (x,), backward)
+    result = y.astype(x.dtype, copy=False)
+    return Tensor.from_op("std", finished(result, axes, keepdim), (x,), backward)
 
 
 @numpy_words
@@ -307,9 +322,10 @@ def extreme(name, choose, x, dim, keepdim):
 
     def backward(g):
         tied = xa == y
-        return (tied * (g.reshape(kept) / xp.sum(tied, axis=axes, keepdims=True, dtype=g.dtype)),)
+        share = g.reshape(kept) / xp.sum(tied, axis=axes, keepdims=True, dtype=g.dtype)
+        return (masked(share, tied),)
 
-    return Tensor.from_op(name, y if keepdim else y.reshape(without(shape, axes)), (x,), backward)
+    return Tensor.from_op(name, finished(y, axes, keepdim), (x,), backward)
 
 
 @numpy_words
@@ -365,9 +381,9 @@ def extreme_along(name, find, x, dim, keepdim):
     def backward(g):
         return (xp.where(along == index, g.reshape(index.shape), 0.0).reshape(shape),)
 
-    kept = with_ones(shape, (axis,)) if keepdim else without(shape, (axis,))
-    values = Tensor.from_op(name, values.reshape(kept), (x,), backward)
-    return ValuesIndices(values, Tensor.from_op("arg" + name, index.reshape(kept), (x,)))
+    out_shape = with_ones(shape, (axis,)) if keepdim else without(shape, (axis,))
+    values = Tensor.from_op(name, values.reshape(out_shape), (x,), backward)
+    return ValuesIndices(values, Tensor.from_op("arg" + name, index.reshape(out_shape), (x,)))
 
 
 @numpy_words
@@ -430,7 +446,7 @@ def logsumexp(x, dim, keepdim=False):
         # dy/dx = e^x / sum e^x, the softmax; where every x is -inf, 0 / 1 instead of 0 / 0
         return (g.reshape(kept) / xp.where(total == 0, 1.0, total) * e,)
 
-    return Tensor.from_op("logsumexp", y if keepdim else y.reshape(without(shape, axes)), (x,), backward)
+    return Tensor.from_op("logsumexp", finished(y, axes, keepdim), (x,), backward)
 
 
 # Products and running sums
@@ -454,7 +470,7 @@ def prod(x, dim=None, keepdim=False, *, dtype=None):
     keepdim : bool
         Keep the axis, with size 1.
     dtype : dtype, optional
-        Convert to this before; by default whole numbers and truth values multiply in int64.
+        Convert to this before; by default integers and booleans multiply in int64.
 
     Returns
     -------
@@ -473,8 +489,8 @@ def prod(x, dim=None, keepdim=False, *, dtype=None):
         after = xp.flip(products_before(xp.flip(row, axis), axis), axis)
         return ((g.reshape(y.shape) * before * after).reshape(shape),)
 
-    kept = with_ones(shape, axes) if keepdim else without(shape, axes)
-    return Tensor.from_op("prod", y.reshape(kept), (x,), backward)
+    out_shape = with_ones(shape, axes) if keepdim else without(shape, axes)
+    return Tensor.from_op("prod", y.reshape(out_shape), (x,), backward)
 
 
 @numpy_words
@@ -487,7 +503,7 @@ def cumsum(x, dim, *, dtype=None):
     x : Tensor
     dim : int
     dtype : dtype, optional
-        Convert to this before; by default whole numbers and truth values add up in int64.
+        Convert to this before; by default integers and booleans add up in int64.
     """
     x = cast(x, dtype or summed_dtype(array_of(x).dtype))
     shape, axis = x.array.shape, axis_of(dim, x.array.ndim)
@@ -511,7 +527,7 @@ def cumprod(x, dim, *, dtype=None):
     x : Tensor
     dim : int
     dtype : dtype, optional
-        Convert to this before; by default whole numbers and truth values multiply in int64.
+        Convert to this before; by default integers and booleans multiply in int64.
     """
     x = cast(x, dtype or summed_dtype(array_of(x).dtype))
     shape, axis = x.array.shape, axis_of(dim, x.array.ndim)
@@ -519,9 +535,9 @@ def cumprod(x, dim, *, dtype=None):
     y = xp.cumprod(row, axis=axis).reshape(shape)
 
     def backward(g):
-        # gx_k = (product before k) s_k with s_k = g_k + x_{k+1} g_{k+1} + x_{k+1} x_{k+2} g_{k+2} + ...: no division,
-        # so exact where elements are zero. s by doubling: if s_k holds `step` terms and p_k = x_{k+1} ... x_{k+step},
-        # s_k + p_k s_{k+step} holds twice as many.
+        # gx_k = (product before k) s_k with s_k = g_k + x_{k+1} s_{k+1}: no division, so exact where an element is 0.
+        # Unrolled `step` times: s_k = (first `step` terms) + p_k s_{k+step} with p_k = x_{k+1} ... x_{k+step}; each
+        # pass doubles `step`.
         s, p = xp.moveaxis(xp.atleast_1d(g), axis, 0).copy(), xp.moveaxis(row, axis, 0)[1:]
         n, step = len(s), 1
         while step < n:
@@ -533,7 +549,7 @@ def cumprod(x, dim, *, dtype=None):
     return Tensor.from_op("cumprod", y, (x,), backward)
 
 
-# Truth values
+# Booleans
 
 @numpy_words
 def all(x, dim=None, keepdim=False):
@@ -586,7 +602,7 @@ def norm(x, p="fro", dim=None, keepdim=False, dtype=None):
     NotImplementedError
         If `p` is another name of a matrix norm.
     RuntimeError
-        If x holds whole numbers or truth values.
+        If x holds integers or booleans.
     IndexError
         If `dim` lies outside [-ndim, ndim), or an infinite norm is asked of no elements.
     """
@@ -594,7 +610,7 @@ def norm(x, p="fro", dim=None, keepdim=False, dtype=None):
         raise NotImplementedError(f"norm knows p as a number or 'fro', not {p!r}")
     p = 2.0 if p == "fro" else float(p)
     x = x if dtype is None else cast(x, dtype)
-    xa = floating(x, "norm")
+    xa = wide(require_float(x, "norm"))
     shape, axes = xa.shape, axes_of(dim, xa.ndim)
     size = xp.absolute(xa)
     if math.isinf(p):
@@ -609,16 +625,17 @@ def norm(x, p="fro", dim=None, keepdim=False, dtype=None):
     kept = y.shape
 
     def backward(g):
-        g = g.reshape(kept)
         if p == 0:
-            return (xp.zeros_like(xa),)
-        if math.isinf(p):
-            tied = size == y
-            return (g / xp.sum(tied, axis=axes, keepdims=True, dtype=g.dtype) * tied * xp.sign(xa),)
+            return (xp.zeros(shape, g.dtype),)
         ratio = xa / xp.where(y == 0, 1.0, y)
         if p == 2:
-            return (g * ratio,)
-        # dy/dx = sign(x) (|x| / y)^(p - 1)
-        return (g * xp.sign(xa) * xp.where(xa == 0, 0.0, xp.absolute(ratio) ** (p - 1)),)
+            dydx = ratio
+        elif math.isinf(p):
+            tied = size == y
+            dydx = tied / xp.sum(tied, axis=axes, keepdims=True, dtype=xa.dtype) * xp.sign(xa)
+        else:  # sign(x) (|x| / y)^(p - 1), and 0 where x is 0, or y because a negative power of a 0 is infinite
+            dydx = xp.sign(xa) * xp.where((xa == 0) | (y == 0), 0.0, xp.absolute(ratio) ** (p - 1))
+        return ((wide(g).reshape(kept) * dydx).astype(g.dtype, copy=False),)
 
-    return Tensor.from_op("norm", y if keepdim else y.reshape(without(shape, axes)), (x,), backward)
+    result = y.astype(x.dtype, copy=False)
+    return Tensor.from_op("norm", finished(result, axes, keepdim), (x,), backward)

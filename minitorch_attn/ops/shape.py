@@ -157,7 +157,7 @@ def permute(x, *order, dims=()):
     if len(order) != x.ndim:
         raise RuntimeError(f"permute needs each of the {x.ndim} dims of shape {x.shape} once, got {order}")
     order = distinct_dims(order, x.ndim)
-    undo = sorted(range(x.ndim), key=order.__getitem__)
+    undo = sorted(range(x.ndim), key=order.__getitem__)  # the inverse permutation
 
     def backward(g):
         return (g.transpose(undo),)
@@ -206,9 +206,9 @@ def movedim(x, source, destination):
         raise RuntimeError(f"movedim needs as many sources as destinations, got {source} and {destination}")
     source, destination = distinct_dims(source, x.ndim), distinct_dims(destination, x.ndim)
     order = [d for d in range(x.ndim) if d not in source]
-    for place, d in sorted(zip(destination, source)):
+    for position, d in sorted(zip(destination, source)):  # ascending, so earlier insertions do not shift later ones
         if x.ndim:
-            order.insert(place, d)
+            order.insert(position, d)
     return permute(x, order)
 
 
@@ -318,7 +318,8 @@ def meshgrid(*tensors, indexing="ij"):
     if indexing not in ("ij", "xy"):
         raise RuntimeError(f'meshgrid: indexing must be "ij" or "xy", got {indexing!r}')
     shape = [x.array.size for x in tensors]
-    grids = [expand(reshape(x, *[1] * i, -1, *[1] * (len(shape) - i - 1)), shape) for i, x in enumerate(tensors)]
+    along = [reshape(x, *[1] * i, -1, *[1] * (len(shape) - i - 1)) for i, x in enumerate(tensors)]
+    grids = [expand(x, shape) for x in along]  # (1, ..., n_i, ..., 1) -> (n_0, n_1, ...)
     return tuple(transpose(grid, 0, 1) if indexing == "xy" and len(shape) > 1 else grid for grid in grids)
 
 
@@ -383,7 +384,8 @@ def chunk(x, chunks, dim=0):
     if chunks < 1:
         raise RuntimeError(f"chunk needs at least 1 chunk, got {chunks}")
     size = x.shape[axis_of(dim, x.ndim)]
-    return split(x, -(-size // chunks), dim) if size else split(x, [0] * chunks, dim)
+    piece = -(-size // chunks)  # size / chunks, rounded up
+    return split(x, piece, dim) if size else split(x, [0] * chunks, dim)
 
 
 def unbind(x, dim=0):

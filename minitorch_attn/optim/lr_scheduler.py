@@ -87,8 +87,22 @@ class LRScheduler:
         return {name: value for name, value in self.__dict__.items() if name not in ("optimizer", "_is_initial")}
 
     def load_state_dict(self, state_dict):
-        """Take over what `state_dict` returned. Load the optimizer's state too, after the schedule was made."""
-        self.__dict__.update(state_dict)
+        """Take over what `state_dict` returned. Load the optimizer's state too, after the schedule was made.
+
+        Raises
+        ------
+        ValueError
+            If entries that `state_dict` has are missing, as in the state of a schedule of another kind; nothing has
+            been changed then. Entries that it does not have are left out.
+        """
+        self._check_state(state_dict)
+        self.__dict__.update({name: state_dict[name] for name in LRScheduler.state_dict(self)})
+
+    def _check_state(self, state_dict):
+        """ValueError unless `state_dict` has all the entries that this schedule needs."""
+        missing = [name for name in LRScheduler.state_dict(self) if name not in state_dict]
+        if missing:
+            raise ValueError(f"this is not the state of a {type(self).__name__}: {', '.join(missing)} missing")
 
 
 class _LRScheduler(LRScheduler):
@@ -127,6 +141,7 @@ class LambdaLR(LRScheduler):
 
     def load_state_dict(self, state_dict):
         """Take over what `state_dict` returned; functions stay those given to this schedule."""
+        self._check_state(state_dict)
         for f, attributes in zip(self.lr_lambdas, state_dict["lr_lambdas"], strict=True):
             if attributes is not None:
                 f.__dict__.update(attributes)
@@ -448,9 +463,20 @@ class SequentialLR(LRScheduler):
 
     def load_state_dict(self, state_dict):
         """Take over what `state_dict` returned."""
+        self._check_state(state_dict)
         for scheduler, state in zip(self._schedulers, state_dict["_schedulers"], strict=True):
             scheduler.load_state_dict(state)
         super().load_state_dict({**state_dict, "_schedulers": self._schedulers})
+
+    def _check_state(self, state_dict):
+        super()._check_state(state_dict)
+        states = state_dict["_schedulers"]
+        if states is self._schedulers:  # these have taken over their parts
+            return
+        if len(states) != len(self._schedulers):
+            raise ValueError(f"the loaded state has {len(states)} schedules, this one {len(self._schedulers)}")
+        for scheduler, state in zip(self._schedulers, states):
+            scheduler._check_state(state)
 
 
 def warmup_lambda(warmup_steps):

@@ -276,7 +276,10 @@ def check_options(differentiable, **numbers):
 def _own(value, name, p, key):
     """A copy of a loaded state entry, in the form in which the optimizer keeps it for parameter `p`."""
     if name == "step":
-        return int(value)
+        try:
+            return int(value)
+        except (TypeError, ValueError):
+            raise ValueError(f"state {key!r}: step must be a whole number, got {value!r}") from None
     if not isinstance(value, Tensor):
         return copy.deepcopy(value)
     value = bring_over(value)  # of another array library after use_backend()

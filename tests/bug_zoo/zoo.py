@@ -1,8 +1,8 @@
 """The bug zoo: plausible mistakes in backward functions, each with the name of its true cause.
 
 A mistake is an edit of the package's own source. `cause` is what a teacher would say of it, in the words of
-`minitorch_attn.gradient_check.CAUSES`; where a mistake shows differently in different arguments, a dictionary says how.
-"unclear" stands where none of these words describes it.
+`minitorch_attn.gradient_check.CAUSES`; where a mistake shows differently in different arguments, a dictionary says
+how. "unclear" stands where none of these words describes it.
 """
 import inspect
 from typing import NamedTuple
@@ -97,7 +97,8 @@ wrong("the mean of a broadcast addend's gradient, not the sum", "factor", ELEMEN
           s("BC"), s("C")))
 wrong("gradient of x times x itself, not times y", "swapped", ELEMENTWISE, "mul", "dzdx = ya if", "dzdx = xa if",
       sample=pair)
-wrong("the gradients of a product exchanged", "swapped", ELEMENTWISE, "mul", "return gx, gy", "return gy, gx", sample=pair)
+wrong("the gradients of a product exchanged", "swapped", ELEMENTWISE, "mul", "return gx, gy", "return gy, gx",
+      sample=pair)
 wrong("gradient of a product without the other factor", "missing_factor", ELEMENTWISE, "mul", "g * dzdx", "g")
 wrong("no gradient for the second factor", "zero_gradient", ELEMENTWISE, "mul", "return gx, gy", "return gx, None")
 wrong("d(x/y)/dy without the minus", "sign", ELEMENTWISE, "div", "-gx * z", "gx * z")
@@ -109,10 +110,10 @@ wrong("the exponent not lowered", "missing_factor", ELEMENTWISE, "pow", "exponen
       "exponent * power(xa, exponent)", sample=lambda s: call(s.positive("AB"), 3))
 wrong("gradient of the exponent without log x", "missing_factor", ELEMENTWISE, "pow", "g * (z * xp.log(xa))", "g * z",
       sample=lambda s: call(s.positive("AB"), s("AB")))
-wrong("gradient of the maximum to both operands", "mask_ignored", ELEMENTWISE, "maximum", "g * (xa > ya) + half", "g",
+wrong("gradient of the maximum to both operands", "mask_ignored", ELEMENTWISE, "maximum", "masked(g, xa > ya) + half", "g",
       sample=lambda s: call(s.apart("AC"), s.apart("AC") + 0.05))
-wrong("gradient of the minimum to the larger one", "mask_inverted", ELEMENTWISE, "minimum", "g * (xa < ya)",
-      "g * (xa > ya)", sample=lambda s: call(s.apart("AC"), s.apart("AC") + 0.05))
+wrong("gradient of the minimum to the larger one", "mask_inverted", ELEMENTWISE, "minimum", "masked(g, xa < ya)",
+      "masked(g, xa > ya)", sample=lambda s: call(s.apart("AC"), s.apart("AC") + 0.05))
 wrong("-x with gradient +1", "sign", ELEMENTWISE, "neg", "(-g,)", "(g,)")
 wrong("|x| with gradient 1 everywhere", "sign", ELEMENTWISE, "abs", "g * xp.sign(xa)", "g")
 wrong("sqrt without the 2", "factor", ELEMENTWISE, "sqrt", "g / (2 * y)", "g / y")
@@ -131,7 +132,7 @@ wrong("sigmoid with the gradient in float32", "wrong_dtype", ELEMENTWISE, "sigmo
 wrong("tanh with 1 - y, the square forgotten", "unclear", ELEMENTWISE, "tanh", "1 - y * y", "1 - y")
 wrong("cos without the minus", "sign", ELEMENTWISE, "cos", "-g *", "g *")
 wrong("erf without 2/sqrt(pi)", "factor", ELEMENTWISE, "erf", "2 / math.sqrt(math.pi) * ", "")
-wrong("clamp that passes everything on", "mask_ignored", ELEMENTWISE, "clamp_min", "g * (xa >= la)", "g",
+wrong("clamp that passes everything on", "mask_ignored", ELEMENTWISE, "clamp_min", "masked(g, xa >= la)", "g",
       sample=lambda s: call(s.apart("AC"), -0.2))
 wrong("where that gives x everything", "mask_ignored", ELEMENTWISE, "where", "xp.where(ca, g, 0.0)", "g",
       sample=lambda s: call(s.truths("BC"), s("BC"), s("BC")))
@@ -143,31 +144,39 @@ wrong("masked_fill with the mask upside down", "mask_inverted", ELEMENTWISE, "ma
 
 # Reductions
 
-wrong("mean without 1/n", "factor", REDUCE, "mean", "(g / n).reshape", "g.reshape")
-wrong("mean divided by the size of everything", "factor", REDUCE, "mean", "(g / n).reshape", "(g / math.prod(shape)).reshape")
+wrong("mean without 1/n", "factor", REDUCE, "mean", "wide(g) / n", "wide(g)")
+wrong("mean divided by the size of everything", "factor", REDUCE, "mean", "wide(g) / n",
+      "wide(g) / math.prod(shape)")
 wrong("a sum spread along the wrong axis", "wrong_axis", REDUCE, "sum", "g.reshape(kept)", "g.reshape(kept[::-1])",
       sample=lambda s: call(s("CC"), dim=0))
-wrong("the sum's gradient at the first place alone", "unclear", REDUCE, "sum", "(xp.broadcast_to(g.reshape(kept), shape),)",
-      "(xp.broadcast_to(g.reshape(kept), shape) * (xp.arange(shape[-1]) == 0),)", sample=lambda s: call(s("BC"), dim=1))
+wrong("the sum's gradient at the first place alone", "unclear", REDUCE, "sum",
+      "(xp.broadcast_to(g.reshape(kept), shape),)",
+      "(xp.broadcast_to(g.reshape(kept), shape) * (xp.arange(shape[-1]) == 0),)",
+      sample=lambda s: call(s("BC"), dim=1))
 ZOO[-1] = ZOO[-1]._replace(cause="zero_gradient")
-wrong("variance without the 2", "factor", REDUCE, "var", "2 * g", "g")
+wrong("variance without the 2", "factor", REDUCE, "var", "2 * wide(g)", "wide(g)")
 wrong("variance by n, not n - 1", "factor", REDUCE, "var", "/ divisor *", "/ (divisor + 1) *")
-wrong("std with the variance's gradient", "missing_factor", REDUCE, "std", "(xp.where(y == 0, 1.0, y) * divisor)", "divisor")
-wrong("the maximum's gradient to all", "mask_ignored", REDUCE, "extreme_along", "along == index", "along == along", op="max")
+wrong("std with the variance's gradient", "missing_factor", REDUCE, "std", "(xp.where(y == 0, 1.0, y) * divisor)",
+      "divisor")
+wrong("the maximum's gradient to all", "mask_ignored", REDUCE, "extreme_along", "along == index", "along == along",
+      op="max")
 wrong("the maximum's gradient to the next place", "misplaced", REDUCE, "extreme_along", "along == index",
       "along == (index + 1) % shape[axis]", op="max")
 wrong("logsumexp that spreads g evenly", "missing_factor", REDUCE, "logsumexp",
       "g.reshape(kept) / xp.where(total == 0, 1.0, total) * e", "xp.broadcast_to(g.reshape(kept), shape)")
-wrong("logsumexp with e, not normalised", "unclear", REDUCE, "logsumexp", "/ xp.where(total == 0, 1.0, total) * e", "* e")
-wrong("the product's gradient not divided by x", "missing_factor", REDUCE, "prod", "before * after", "before * after * row")
+wrong("logsumexp with e, not normalised", "unclear", REDUCE, "logsumexp", "/ xp.where(total == 0, 1.0, total) * e",
+      "* e")
+wrong("the product's gradient not divided by x", "missing_factor", REDUCE, "prod", "before * after",
+      "before * after * row")
 wrong("cumsum's gradient summed from the front", "transpose", REDUCE, "cumsum",
       "xp.flip(xp.cumsum(row, axis=axis), axis)", "xp.cumsum(g, axis=axis)")
 wrong("cumsum that passes g on", "diagonal_only", REDUCE, "cumsum", "xp.flip(xp.cumsum(row, axis=axis), axis)", "g")
-wrong("cumsum's gradient along another axis", "wrong_axis", REDUCE, "cumsum", "xp.flip(xp.cumsum(row, axis=axis), axis)",
+wrong("cumsum's gradient along another axis", "wrong_axis", REDUCE, "cumsum",
+      "xp.flip(xp.cumsum(row, axis=axis), axis)",
       "xp.flip(xp.cumsum(xp.flip(g, 0), axis=0), 0)")
 wrong("cumprod with later products forgotten", "diagonal_only", REDUCE, "cumprod", "xp.moveaxis(s, 0, axis)",
       "g")
-wrong("norm with x, not x / norm", "missing_factor", REDUCE, "norm", "return (g * ratio,)", "return (g * xa,)",
+wrong("norm with x, not x / norm", "missing_factor", REDUCE, "norm", "dydx = ratio\n", "dydx = xa\n",
       sample=lambda s: call(s.positive("ABC"), 2, 1))
 
 # Shapes and indices
@@ -178,10 +187,12 @@ wrong("a square not transposed back", "transpose", SHAPE, "transpose", "(g.swapa
       sample=lambda s: call(s("CC"), 0, 1))
 wrong("the pieces of cat in reverse order", "swapped", SHAPE, "cat", "tuple(pieces)", "tuple(pieces[::-1])",
       sample=lambda s: call([s("AB"), s("AB")]))
-wrong("the first piece for every tensor of a stack", "swapped", SHAPE, "stack", "g[(*before, i, ...)]", "g[(*before, 0, ...)]",
+wrong("the first piece for every tensor of a stack", "swapped", SHAPE, "stack", "g[(*before, i, ...)]",
+      "g[(*before, 0, ...)]",
       sample=lambda s: call([s("AB"), s("AB"), s("AB")]))
 wrong("flip not undone", "misplaced", SHAPE, "flip", "(g[index],)", "(g,)", sample=lambda s: call(s("BC"), 1))
-wrong("rolled on, not back", "misplaced", SHAPE, "roll", "xp.roll(g, back, axis=axes)", "xp.roll(g, shifts, axis=axes)",
+wrong("rolled on, not back", "misplaced", SHAPE, "roll", "xp.roll(g, back, axis=axes)",
+      "xp.roll(g, shifts, axis=axes)",
       sample=lambda s: call(s("BC"), 1, 1))
 wrong("only the first of the copies of repeat", "unsummed_broadcast", SHAPE, "repeat",
       "g.reshape(apart).sum(axis=copies).reshape(x_shape)", "g[:x_shape[0], :x_shape[1]]")
@@ -189,23 +200,30 @@ wrong("the mean over the copies of repeat", "factor", SHAPE, "repeat", ".sum(axi
 wrong("tril's zeros forgotten", "mask_ignored", SHAPE, "tril", "xp.tril(g, diagonal)", "g")
 wrong("overlapping windows overwrite each other", "lost_path", SHAPE, "unfold", "gx[place] += g[..., k]",
       "gx[place] = g[..., k]")
-wrong("only one of the copies of expand", "unsummed_broadcast", BROADCAST, "expand", "unbroadcast(g, x_shape)", "g[:1]",
+wrong("only one of the copies of expand", "unsummed_broadcast", BROADCAST, "expand", "unbroadcast(g, x_shape)",
+      "g[:1]",
       sample=lambda s: call(s("1C"), (3, 5)))
-wrong("rows read twice overwrite each other", "lost_path", INDEX, "read", "if repeats:", "if False:", op="index_select")
-wrong("gather's repeats overwrite each other", "lost_path", INDEX, "gather", "(add_at_positions(x_shape, positions, g),)",
+wrong("rows read twice overwrite each other", "lost_path", INDEX, "read", "if repeats:", "if False:",
+      op="index_select")
+wrong("gather's repeats overwrite each other", "lost_path", INDEX, "gather",
+      "(add_at_positions(x_shape, positions, g),)",
       "(at_set(x_shape, positions, g),)", "def backward(g):", "def at_set(shape, places, values):\n"
-      "        a = xp.zeros(math.prod(shape), values.dtype)\n        a[places] = values\n        return a.reshape(shape)\n\n"
+      "        a = xp.zeros(math.prod(shape), values.dtype)\n        a[places] = values\n"
+      "        return a.reshape(shape)\n\n"
       "    def backward(g):")
 wrong("the source's gradient taken in order, not by index", "unclear", INDEX, "scatter_add",
       "at_positions(g, positions)", "g[part]")
-wrong("sort passes g on in sorted order", "misplaced", SORT, "picked", "(add_at_positions(x_shape, positions, g),)", "(g,)",
+wrong("sort passes g on in sorted order", "misplaced", SORT, "picked", "(add_at_positions(x_shape, positions, g),)",
+      "(g,)",
       op="sort")
 
 # Products
 
-wrong("gX = gY W, not transposed", "transpose", LINALG, "matmul", "xp.matmul(G, B.swapaxes(-1, -2))", "xp.matmul(G, B)",
+wrong("gX = gY W, not transposed", "transpose", LINALG, "matmul", "xp.matmul(G, B.swapaxes(-1, -2))",
+      "xp.matmul(G, B)",
       sample=square)
-wrong("gW = X gY, not transposed", "transpose", LINALG, "matmul", "xp.matmul(A.swapaxes(-1, -2), G)", "xp.matmul(A, G)",
+wrong("gW = X gY, not transposed", "transpose", LINALG, "matmul", "xp.matmul(A.swapaxes(-1, -2), G)",
+      "xp.matmul(A, G)",
       sample=square)
 wrong("gW = gY^T X, transposed as a whole", "transpose", LINALG, "matmul", "xp.matmul(A.swapaxes(-1, -2), G)",
       "xp.matmul(G.swapaxes(-1, -2), A)", sample=square)
@@ -220,10 +238,12 @@ wrong("a matrix repeated over the batch: not summed", "unsummed_broadcast", LINA
 
 # Activations
 
-wrong("softmax without its sum", "missing_cross_term", ACTIVATION, "softmax", "xp.subtract(g, total, out=gx)", "gx[...] = g")
+wrong("softmax without its sum", "missing_cross_term", ACTIVATION, "softmax", "xp.subtract(g, total, out=gx)",
+      "gx[...] = g")
 wrong("softmax with the sum along another axis", "wrong_axis", ACTIVATION, "softmax", "total = sum_axes(gx, (axis,))",
       "total = sum_axes(gx, (2,))")
-wrong("softmax with its diagonal y (1 - y) alone", "diagonal_only", ACTIVATION, "softmax", "xp.subtract(g, total, out=gx)",
+wrong("softmax with its diagonal y (1 - y) alone", "diagonal_only", ACTIVATION, "softmax",
+      "xp.subtract(g, total, out=gx)",
       "xp.multiply(g, 1 - y, out=gx)")
 wrong("softmax with a mean, not a sum", "unclear", ACTIVATION, "softmax", "total = sum_axes(gx, (axis,))",
       "total = sum_axes(gx, (axis,)) / 3")
@@ -234,36 +254,43 @@ wrong("log_softmax with e, not normalised", "unclear", ACTIVATION, "log_softmax"
       "-sum_axes(g, (axis,))")
 wrong("log_softmax with the sum along another axis", "wrong_axis", ACTIVATION, "log_softmax",
       "(-sum_axes(g, (axis,)) / total)", "(-sum_axes(g, (0,)) / total)")
-wrong("relu that passes everything on", "mask_ignored", ACTIVATION, "relu", "g * (y > 0)", "g")
-wrong("relu upside down", "mask_inverted", ACTIVATION, "relu", "g * (y > 0)", "g * (y <= 0)")
-wrong("leaky_relu without its slope", "factor", ACTIVATION, "leaky_relu", "xp.where(xa > 0, g, negative_slope * g)", "g")
-wrong("elu with slope 1 everywhere", "missing_factor", ACTIVATION, "elu", "g * xp.where(xa > 0, 1.0, alpha * xp.exp(negative))",
+wrong("relu that passes everything on", "mask_ignored", ACTIVATION, "relu", "masked(g, y > 0)", "g")
+wrong("relu upside down", "mask_inverted", ACTIVATION, "relu", "masked(g, y > 0)", "masked(g, y <= 0)")
+wrong("leaky_relu without its slope", "factor", ACTIVATION, "leaky_relu", "xp.where(xa > 0, g, negative_slope * g)",
       "g")
-wrong("hardtanh without limits", "mask_ignored", ACTIVATION, "hardtanh", "g * ((xa > min_val) & (xa < max_val))", "g",
+wrong("elu with slope 1 everywhere", "missing_factor", ACTIVATION, "elu",
+      "g * xp.where(xa > 0, 1.0, alpha * xp.exp(negative))",
+      "g")
+wrong("hardtanh without limits", "mask_ignored", ACTIVATION, "hardtanh", "masked(g, (xa > min_val) & (xa < max_val))", "g",
       sample=lambda s: call(3 * s.apart("AC")))
 wrong("gelu without x phi(x)", "lost_path", ACTIVATION, "gelu", "gx *= xa\n        gx += cdf", "gx = cdf.copy()")
 wrong("gelu without Phi(x)", "lost_path", ACTIVATION, "gelu", "gx += cdf", "pass")
 wrong("gelu without 1 / sqrt(2 pi)", "unclear", ACTIVATION, "gelu", "gx *= 1 / math.sqrt(2 * math.pi)", "pass")
 wrong("silu as x times a constant gate", "lost_path", ACTIVATION, "silu", "gx *= y\n        gx += s", "gx = s.copy()")
 wrong("silu without the gate itself", "lost_path", ACTIVATION, "silu", "gx += s", "pass")
-wrong("softplus that passes g on", "missing_factor", ACTIVATION, "softplus", "g * xp.where(linear, 1.0, s)", "g")
+wrong("softplus that passes g on", "missing_factor", ACTIVATION, "softplus", "g * xp.where(linear, 1.0, logistic_from(z, small))", "g")
 wrong("glu's gate without s (1 - s)", "missing_factor", ACTIVATION, "glu", "ga * (a * (1 - s))", "g * a")
 
 # Normalisations
 
-wrong("layer_norm without the path through the mean", "missing_mean_path", NORM, "layer_norm", "lost += mean_h", "pass")
+wrong("layer_norm without the path through the mean", "missing_mean_path", NORM, "layer_norm", "lost += mean_h",
+      "pass")
 wrong("layer_norm without the path through the variance", "missing_variance_path", NORM, "layer_norm",
       "xp.multiply(x_hat, mean_hx, out=t)", "0 * t")
 wrong("layer_norm with mean and variance as constants", "frozen_statistics", NORM, "layer_norm", "gx -= lost", "pass")
 wrong("layer_norm without 1/std", "missing_factor", NORM, "layer_norm", "gx *= r", "pass")
-wrong("layer_norm's gx without the weight", "missing_factor", NORM, "layer_norm", "share = xp.ones(len(t), g.dtype), w / n",
+wrong("layer_norm's gx without the weight", "missing_factor", NORM, "layer_norm",
+      "share = xp.ones(len(t), g.dtype), w / n",
       "share = xp.ones(len(t), g.dtype), w * 0 + 1 / n", "gx = g * w", "gx = g * 1")
 wrong("layer_norm's weight with x, not x_hat", "unclear", NORM, "layer_norm", "ones @ t,", "ones @ (g * rows),")
 wrong("layer_norm's weight without x_hat", "missing_factor", NORM, "layer_norm", "ones @ t,", "ones @ g,")
 wrong("layer_norm's bias from the first row alone", "unsummed_broadcast", NORM, "layer_norm", "ones @ g,", "g[0],")
-wrong("layer_norm's weight as a mean over rows", "factor", NORM, "layer_norm", "gw.reshape(tail)", "(gw / len(t)).reshape(tail)")
-wrong("layer_norm that returns zeros", "zero_gradient", NORM, "layer_norm", "gx.reshape(shape)", "0 * gx.reshape(shape)")
-wrong("rms_norm with its root mean square as a constant", "missing_variance_path", NORM, "rms_norm", "gx -= through_r", "pass")
+wrong("layer_norm's weight as a mean over rows", "factor", NORM, "layer_norm", "gw.reshape(tail)",
+      "(gw / len(t)).reshape(tail)")
+wrong("layer_norm that returns zeros", "zero_gradient", NORM, "layer_norm", "gx.reshape(shape)",
+      "0 * gx.reshape(shape)")
+wrong("rms_norm with its root mean square as a constant", "missing_variance_path", NORM, "rms_norm",
+      "gx -= through_r", "pass")
 wrong("rms_norm with r, not r^3", "unclear", NORM, "rms_norm", "r ** 3", "r")
 wrong("group_norm without the path through the mean", "missing_mean_path", NORM, "standardised_backward",
       "gx -= sum_axes(h, axes) / n", "pass", op="group_norm")
@@ -273,18 +300,21 @@ wrong("batch_norm without the path through the mean", "missing_mean_path", NORM,
       "gx -= sum_axes(h, axes) / n", "pass", op="batch_norm")
 wrong("batch_norm without the path through the variance", "missing_variance_path", NORM, "standardised_backward",
       "gx = x_hat * (sum_axes(h * x_hat, axes) / -n)", "gx = 0 * x_hat", op="batch_norm")
-wrong("batch_norm in training with the gradient of evaluation", "frozen_statistics", NORM, "batch_norm",
-      "standardised_backward(h, x_hat, r, over) if training else h * r", "h * r")
-wrong("batch_norm with means over each sample", "wrong_axis", NORM, "batch_norm", "standardised_backward(h, x_hat, r, over)",
-      "standardised_backward(h, x_hat, r, (1, 2))")
-wrong("batch_norm's bias from the first sample alone", "unsummed_broadcast", NORM, "batch_norm", "xp.sum(g, axis=over)",
-      "xp.sum(g[0], axis=1)")
+wrong("batch_norm in training with the gradient of evaluation", "frozen_statistics", NORM, "batch_normalised",
+      "standardised_backward(h, x_hat, r, over) if training else h * r", "h * r", op="batch_norm")
+wrong("batch_norm with means over each sample", "wrong_axis", NORM, "batch_normalised",
+      "standardised_backward(h, x_hat, r, over)",
+      "standardised_backward(h, x_hat, r, (1, 2))", op="batch_norm")
+wrong("batch_norm's bias from the first sample alone", "unsummed_broadcast", NORM, "batch_normalised",
+      "xp.sum(g, axis=over)",
+      "xp.sum(g[0], axis=1)", op="batch_norm")
 wrong("cosine_similarity with the norms as constants", "lost_path", NORM, "cosine_similarity",
       "(v - xp.where(a_norm > eps, y, 0.0) * u)", "v")
 
 # Losses
 
-wrong("cross_entropy without the one-hot part", "lost_path", LOSS, "cross_entropy_of_index", "gz[rows, t] -= q_t", "pass",
+wrong("cross_entropy without the one-hot part", "lost_path", LOSS, "cross_entropy_of_index", "gz[rows, t] -= q_t",
+      "pass",
       op="cross_entropy", sample=lambda s: call(s("DC"), s.ids("D", "C")))
 wrong("cross_entropy without the mean's 1/N", "factor", LOSS, "cross_entropy_of_index", "g.reshape(-1) / divisor",
       "g.reshape(-1)", op="cross_entropy", sample=lambda s: call(s("DC"), s.ids("D", "C")))
@@ -314,13 +344,15 @@ wrong("divergence with the wrong sign for the prediction", "sign", LOSS, "kl_div
 
 wrong("query's gradient without the scale", "factor", ATTENTION, "_score_gradients", "gq *= scale", "pass",
       op="scaled_dot_product_attention")
-wrong("key's gradient with the unscaled query", "factor", ATTENTION, "_score_gradients", "_product(ga.swapaxes(-1, -2), q, k)",
+wrong("key's gradient with the unscaled query", "factor", ATTENTION, "_score_gradients",
+      "_product(ga.swapaxes(-1, -2), q, k)",
       "_product(ga.swapaxes(-1, -2), q / scale, k)", op="scaled_dot_product_attention")
 wrong("attention without softmax's sum", "missing_cross_term", ATTENTION, "scaled_dot_product_attention",
       'ga -= xp.einsum("...e,...e->...", g, y)[..., None] / total', "pass")
 wrong("attention with softmax's diagonal alone", "diagonal_only", ATTENTION, "scaled_dot_product_attention",
       'ga -= xp.einsum("...e,...e->...", g, y)[..., None] / total', "ga -= ga * e / total")
-wrong("attention with the weights' gradient, not the scores'", "missing_factor", ATTENTION, "scaled_dot_product_attention",
+wrong("attention with the weights' gradient, not the scores'", "missing_factor", ATTENTION,
+      "scaled_dot_product_attention",
       "ga *= e", "ga *= total")
 wrong("value's gradient with the weights not transposed", "transpose", ATTENTION, "scaled_dot_product_attention",
       "_product(dropped.swapaxes(-1, -2), g_share, v)", "_product(dropped * (keep_scale / total), g, v)",
@@ -333,7 +365,8 @@ wrong("attention without any gradient for the keys", "zero_gradient", ATTENTION,
 wrong("value's gradient with unnormalised weights", "unclear", ATTENTION, "scaled_dot_product_attention",
       "g_share = g * (keep_scale / total)", "g_share = g * keep_scale")
 wrong("one key head for all query heads: only the first counts", "unsummed_broadcast", ATTENTION, "_score_gradients",
-      "gk = unbroadcast(_product(ga.swapaxes(-1, -2), q, k), k.shape)", "gk = _product(ga.swapaxes(-1, -2), q, k)[..., :1, :, :]",
+      "gk = unbroadcast(_product(ga.swapaxes(-1, -2), q, k), k.shape)",
+      "gk = _product(ga.swapaxes(-1, -2), q, k)[..., :1, :, :]",
       op="scaled_dot_product_attention", sample=lambda s: call(s("ABCA"), s("A15A"), s("A157")))
 wrong("attention weights without softmax's sum", "missing_cross_term", ATTENTION, "attention_weights",
       'g - xp.einsum("...s,...s->...", g, p)[..., None]', "g * 1")
@@ -348,23 +381,30 @@ wrong("the weight's gradient from the last row alone", "unsummed_broadcast", LIN
       "g[-1:].T @ rows[-1:]")
 wrong("the bias's gradient as a mean", "factor", LINEAR, "linear", "xp.ones(len(rows), g.dtype) @ g",
       "xp.ones(len(rows), g.dtype) @ g / len(rows)")
-wrong("the bias's gradient not summed", "unsummed_broadcast", LINEAR, "linear", "xp.ones(len(rows), g.dtype) @ g", "g * 1")
-wrong("the gradients in the order weight, input", "swapped", LINEAR, "linear", "compress((gx, gw, gb)", "compress((gw, gx, gb)",
+wrong("the bias's gradient not summed", "unsummed_broadcast", LINEAR, "linear", "xp.ones(len(rows), g.dtype) @ g",
+      "g * 1")
+wrong("the gradients in the order weight, input", "swapped", LINEAR, "linear", "compress((gx, gw, gb)",
+      "compress((gw, gx, gb)",
       sample=square)
-wrong("an id that occurs twice counts once", "lost_path", EMBEDDING, "embedding", "scatter_add(gw, index, g)", "gw[index] = g")
-wrong("the gradient one row too low", "misplaced", EMBEDDING, "embedding", "scatter_add(gw, index, g)",
-      "scatter_add(gw, (index + 1) % rows, g)", sample=lambda s: call(s.ids("AD", 6), s("6B")))
+wrong("an id that occurs twice counts once", "lost_path", EMBEDDING, "embedding", "add_rows(gw, index, g)",
+      "gw[index] = g")
+wrong("the gradient one row too low", "misplaced", EMBEDDING, "embedding", "add_rows(gw, index, g)",
+      "add_rows(gw, (index + 1) % rows, g)", sample=lambda s: call(s.ids("AD", 6), s("6B")))
 wrong("conv2d's bias from one window alone", "unsummed_broadcast", CONV, "conv2d", "(g @ xp.ones(L, g.dtype))",
       "g[:, :, 0].copy()")
-wrong("conv2d with the kernel turned around", "misplaced", CONV, "conv2d", "w.swapaxes(1, 2) @ g", "w[..., ::-1].swapaxes(1, 2) @ g",
+wrong("conv2d with the kernel turned around", "misplaced", CONV, "conv2d", "w.swapaxes(1, 2) @ g",
+      "w[..., ::-1].swapaxes(1, 2) @ g",
       sample=lambda s: call(s("A145"), s("3122")))
 wrong("overlapping windows overwrite each other", "lost_path", CONV, "add_windows", "+= table", "= table",
       op="unfold", sample=lambda s: call(s("A245"), 2))
-wrong("conv2d: overlapping windows overwrite each other", "lost_path", CONV, "add_windows", "+= table", "= table", op="conv2d")
-wrong("average pooling without the division", "factor", CONV, "avg_pool2d", "(g.swapaxes(0, 1) / divisor)", "g.swapaxes(0, 1)")
-wrong("max pooling that gives the whole window the gradient", "mask_ignored", CONV, "max_pool2d", "(index == chosen)",
-      "(index == index)", sample=lambda s: call(s.apart("A144"), 2))
-wrong("reflected padding overwrites", "lost_path", CONV, "pad_from_itself", "scatter_add(gx, index, xp.moveaxis(g, axis, 0))",
+wrong("conv2d: overlapping windows overwrite each other", "lost_path", CONV, "add_windows", "+= table", "= table",
+      op="conv2d")
+wrong("average pooling without the division", "factor", CONV, "avg_pool2d", "(g.swapaxes(0, 1) / divisor)",
+      "g.swapaxes(0, 1)")
+wrong("max pooling that gives the whole window the gradient", "mask_ignored", CONV, "max_pool2d", "index == chosen",
+      "index == index", sample=lambda s: call(s.apart("A144"), 2))
+wrong("reflected padding overwrites", "lost_path", CONV, "pad_from_itself",
+      "add_rows(gx, index, xp.moveaxis(g, axis, 0))",
       "gx[index] = xp.moveaxis(g, axis, 0)", op="pad",
       sample=OPERATIONS["pad: reflect"])
 
@@ -373,15 +413,20 @@ wrong("reflected padding overwrites", "lost_path", CONV, "pad_from_itself", "sca
 wrong("rnn: no gradient through time", {"x": "diagonal_only", "h0": "lost_path", "*": "lost_path"}, RECURRENT, "rnn",
       "xp.multiply(g[t] + gh,", "xp.multiply(g[t],")
 wrong("rnn without tanh's slope", "missing_factor", RECURRENT, "rnn", "1 - y * y if", "0 * y + 1 if")
-wrong("gru: no gradient through the reset gate", {"w_ih": "zero_gradient", "w_hh": "zero_gradient", "b_ih": "zero_gradient",
-      "b_hh": "zero_gradient", "*": "lost_path"}, RECURRENT, "gru", "xp.stack([dh_dar,", "xp.stack([0 * dh_dar,", op="gru_cell")
-wrong("gru: the update gate's gradient with the wrong sign", "sign", RECURRENT, "gru", "(hs[:-1] - n) * z", "(n - hs[:-1]) * z",
+wrong("gru: no gradient through the reset gate",
+      {"w_ih": "zero_gradient", "w_hh": "zero_gradient", "b_ih": "zero_gradient",
+      "b_hh": "zero_gradient", "*": "lost_path"}, RECURRENT, "gru", "xp.stack([dh_dar,", "xp.stack([0 * dh_dar,",
+      op="gru_cell")
+wrong("gru: the update gate's gradient with the wrong sign", "sign", RECURRENT, "gru", "(hs[:-1] - n) * z",
+      "(n - hs[:-1]) * z",
       op="gru_cell")
 wrong("lstm: no gradient to the state before", {"state 1": "zero_gradient", "*": "lost_path"}, RECURRENT, "lstm",
       "gc = gc * f[t]", "gc = gc * 0", op="lstm_cell")
-wrong("lstm: the output gate's gradient lost", {"*": "zero_gradient"}, RECURRENT, "lstm", "tanh_c * o * (1 - o)", "0 * o",
+wrong("lstm: the output gate's gradient lost", {"*": "zero_gradient"}, RECURRENT, "lstm", "tanh_c * o * (1 - o)",
+      "0 * o",
       op="lstm_cell")
-ZOO[-1] = ZOO[-1]._replace(cause={**dict.fromkeys(("w_ih", "w_hh", "b_ih", "b_hh"), "zero_gradient"), "*": "lost_path"})
+ZOO[-1] = ZOO[-1]._replace(cause={**dict.fromkeys(("w_ih", "w_hh", "b_ih", "b_hh"), "zero_gradient"),
+                                  "*": "lost_path"})
 wrong("dropout in the forward alone", "mask_ignored", DROPOUT, "drop", "g * factor", "g * factor.max()", op="dropout")
 wrong("dropout without 1 / (1 - p)", "factor", DROPOUT, "drop", "g * factor", "g * (factor > 0)", op="dropout")
 
@@ -413,7 +458,7 @@ def self_attention(s):
 
 
 def tied_weights(s):
-    embedding = edited_module(EMBEDDING, "embedding", [("scatter_add(gw, index, g)", "pass")]).embedding
+    embedding = edited_module(EMBEDDING, "embedding", [("add_rows(gw, index, g)", "pass")]).embedding
     return (lambda ids, weight: F.linear(embedding(ids, weight), weight)), (s.ids("7", 5), s("53"))
 
 

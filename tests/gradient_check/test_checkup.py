@@ -2,11 +2,13 @@
 import ast
 import inspect
 import pathlib
+import types
 
 import pytest
 
 import minitorch_attn as mt
 from minitorch_attn import nn, ops
+from minitorch_attn.backend import shares_memory, xp
 from minitorch_attn.gradient_check import checkup
 from minitorch_attn.gradient_check.samples import LAYERS, NOT_DIFFERENTIABLE, OPERATIONS, Draw
 from tests.gradient_check.false_alarms import alarms
@@ -36,7 +38,8 @@ def operations_with_backward():
     for folder in ("ops", "nn/functional"):
         for path in (PACKAGE / folder).glob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "from_op" and len(node.args) > 3 and \
+                if isinstance(node, ast.Call) and getattr(node.func, "attr",
+                                                          "") == "from_op" and len(node.args) > 3 and \
                         isinstance(node.args[0], ast.Constant):
                     found[node.args[0].value] = path.name
     return found
@@ -94,3 +97,55 @@ def test_table_prints_and_ends_with_the_right_status(capsys, monkeypatch):
     monkeypatch.setattr(nn.functional, "softmax", wrong)
     assert checkup.checkup(["softmax"]) == 1
     assert "WRONG" in capsys.readouterr().out
+
+
+def arrays_in(value, seen):
+    """All arrays to be reached from `value`: through containers, attributes of objects and what functions capture."""
+    if id(value) in seen or isinstance(value, (type, types.ModuleType)):
+        return []
+    seen.add(id(value))
+    if isinstance(value, xp.ndarray):
+        return [value]
+    inside = list(value) if isinstance(value, (tuple, list, set)) else list(getattr(value, "__dict__", {}).values())
+    if isinstance(value, dict):
+        inside += value.values()
+    if isinstance(value, types.FunctionType):
+        inside += captured(value)
+    inside += [getattr(value, name) for name in getattr(type(value), "__slots__", ()) if hasattr(value, name)]
+    return [array for part in inside for array in arrays_in(part, seen)]
+
+
+def captured(function):
+    """The values of a function's variables that belong to the function around it."""
+    return [cell.cell_contents for cell in function.__closure__ or ()]
+
+
+def test_a_backward_captures_arrays_where_writes_to_them_are_noticed(monkeypatch):
+    original, calls, hidden = mt.Tensor.from_op, [], set()
+
+    def from_op(op, array, inputs, backward=None, view=False):
+        if backward is not None:
+            calls.append((op, backward, [array, *(x.array for x in inputs)]))
+        return original(op, array, inputs, backward, view)
+
+    monkeypatch.setattr(mt.Tensor, "from_op", staticmethod(from_op))
+    monkeypatch.setattr(checkup, "explain_gradients", lambda fn, inputs, **_: run_once(fn, inputs))
+    for name in [*OPERATIONS, *LAYERS]:
+        checkup.check_up(name)
+        for op, backward, arrays in calls:
+            plain = captured(backward)
+            noticed = [a for v in plain for a in (v if isinstance(v, (tuple, list)) else (v,))]
+            reached = arrays_in(plain, {id(a) for a in noticed if isinstance(a, xp.ndarray)})
+            if any(shares_memory(a, b) for a in reached for b in arrays):
+                hidden.add(op)
+        calls.clear()
+    assert not hidden, f"from_op says where backward may capture arrays; hidden deeper in the backward of {hidden}"
+
+
+@pytest.mark.parametrize("hide", [lambda a: {"a": a}, lambda a: [[a]], lambda a: lambda: a],
+                         ids=["dict", "list", "inner function"])
+def test_an_array_hidden_deeper_is_found(hide):
+    a = xp.ones(3)
+    hiding = hide(a)
+    (found,) = arrays_in(captured(lambda g: (g, hiding)), set())
+    assert found is a

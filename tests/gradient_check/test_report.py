@@ -1,10 +1,12 @@
 """What reports say: text, HTML, figure, words for places, names for constants."""
+import pathlib
+
 import numpy as np
 import pytest
 
 import minitorch_attn as mt
 from minitorch_attn import Tensor, explain_gradients
-from minitorch_attn.gradient_check import CAUSES
+from minitorch_attn.gradient_check import CAUSES, GUARDS
 from minitorch_attn.gradient_check.constants import name_of
 from minitorch_attn.gradient_check.subject import Argument, fit_axes, names_in_docstring
 from minitorch_attn.gradient_check.where import where_in_words
@@ -94,7 +96,8 @@ def test_where_in_words(wrong, axes, said):
 def test_where_by_values_and_masks():
     x = np.array([[-1.0, 2.0, -3.0], [4.0, 5.0, -6.0]])
     assert words(x < 0, x=x) == "only where x is negative"
-    assert words([[False, True], [True, False]], numeric=[[1.0, 0.0], [0.0, 1.0]]) == "only where the true gradient is zero"
+    assert words([[False, True], [True, False]],
+                 numeric=[[1.0, 0.0], [0.0, 1.0]]) == "only where the true gradient is zero"
     mask = np.array([[True, False], [False, True]])
     assert words(~mask, masks={"mask": mask}) == "only where mask is False"
     keys = at((2, 3, 4), (slice(None), 1))
@@ -108,3 +111,11 @@ def test_where_by_values_and_masks():
     (1 / 35, "1/35: 35 = 7 x 5 from the shape of x"), (0.123, "")])
 def test_constants_are_named_from_the_shapes(c, said):
     assert name_of(c, {"x": ((7, 5), ("axis 0", "C"))}) == said
+
+
+def test_the_page_lists_every_cause_and_guard():
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "gradcheck.md").read_text(encoding="utf-8")
+    for name in [*CAUSES, *GUARDS]:
+        assert f"| `{name}` |" in page, f"docs/gradcheck.md does not tell of {name}"
+    assert f"{len(ZOO)} wrong backward functions" in page
+    assert all(cause.meaning in page and cause.advice in page for cause in CAUSES.values())

@@ -140,9 +140,9 @@ def test_time_per_token_stays_flat_with_the_cache():
     with mt.no_grad():
         cache, times = model.new_cache(), []
         for _ in range(1000):
-            began = time.perf_counter()
+            began = time.thread_time()
             model(mt.tensor([[3]]), cache=cache)
-            times.append(time.perf_counter() - began)
+            times.append(time.thread_time() - began)
     assert np.median(times[950:]) < 1.5 * np.median(times[75:125])
 
 

@@ -429,3 +429,20 @@ def test_questions():
     x = mt.zeros(2, 3)
     assert mt.is_tensor(x) and not mt.is_tensor([1]) and mt.numel(x) == x.numel() == 6
     assert mt.is_floating_point(x) and x.is_floating_point() and not mt.arange(3).is_floating_point()
+
+
+def test_certain_coins_of_float16_always_fall_on_one():
+    assert mt.bernoulli(mt.ones(100_000, dtype=mt.float16)).min().item() == 1
+
+
+@pytest.mark.parametrize("write", [
+    lambda x: x.uniform_(), lambda x: x.normal_(), lambda x: x.bernoulli_(), lambda x: x.exponential_(),
+    lambda x: x.random_(), lambda x: x.random_(5),
+])
+def test_refused_write_draws_nothing(write):
+    mt.manual_seed(5)
+    expected = mt.rand(1).item()
+    mt.manual_seed(5)
+    with pytest.raises(RuntimeError, match="no_grad"):
+        write(mt.ones(3, requires_grad=True))
+    assert mt.rand(1).item() == expected

@@ -454,7 +454,7 @@ ERRORS = {
     "gather negative": (lambda: M.gather(0, mt.tensor([[-1, 0, 0]])), IndexError, "got -1"),
     "gather ranks": (lambda: M.gather(0, J), RuntimeError, "as many dims"),
     "gather larger": (lambda: M.gather(0, mt.zeros(2, 4).long()), RuntimeError, "no larger"),
-    "gather floats": (lambda: M.gather(0, mt.zeros(1, 3)), RuntimeError, "whole numbers"),
+    "gather floats": (lambda: M.gather(0, mt.zeros(1, 3)), RuntimeError, "integers"),
     "gather dim": (lambda: M.gather(2, I), IndexError, "dim"),
     "gather list": (lambda: M.gather(0, [0]), TypeError, "Tensor"),
     "scatter past the end": (lambda: M.scatter(1, mt.tensor([[3]]), 1.0), IndexError, r"\[0, 3\), got 3"),
@@ -473,7 +473,7 @@ ERRORS = {
     "take": (lambda: mt.take(M, mt.tensor([6])), IndexError, "6"),
     "repeat_interleave": (lambda: M.repeat_interleave(J, dim=1), RuntimeError, "3 entries"),
     "repeat_interleave below 0": (lambda: M.repeat_interleave(-1), RuntimeError, "got"),
-    "masked_select": (lambda: M.masked_select(M), RuntimeError, "truth values"),
+    "masked_select": (lambda: M.masked_select(M), RuntimeError, "boolean mask"),
     "masked_select shape": (lambda: M.masked_select(mt.zeros(4) > 0), RuntimeError, "broadcast"),
     "bincount": (lambda: mt.bincount(mt.tensor([-1])), RuntimeError, "from 0"),
 }

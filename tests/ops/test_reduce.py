@@ -433,3 +433,28 @@ def test_dims_out_of_range(name):
 def test_dims_given_twice(name):
     with pytest.raises(RuntimeError, match="twice"):
         getattr(mt, name)(mt.zeros(2, 3), dim=(1, -1))
+
+
+def test_float16_is_reduced_in_float32():
+    large = mt.tensor([60000.0, 60000.0], dtype=mt.float16)
+    assert large.mean().item() == 60000
+    assert mt.tensor([60000.0, 60000.0, -60000.0], dtype=mt.float16).sum().item() == 60000
+    assert mt.ones(100000, dtype=mt.float16).mean().item() == 1
+    x = mt.tensor([300.0, 400.0], dtype=mt.float16, requires_grad=True)
+    x.norm().backward()
+    assert x.norm().item() == 500
+    np.testing.assert_allclose(x.grad.numpy(), [0.6, 0.8], rtol=1e-3)
+    x = mt.tensor([-300.0, 400.0, 0.0], dtype=mt.float16, requires_grad=True)
+    x.std().backward()
+    assert x.std().item() == 351.25
+    np.testing.assert_allclose(x.grad.numpy(), np.array([-1000, 1100, -100]) / 3 / (351.19 * 2), rtol=2e-3)
+    assert {y.dtype for y in (x.std(), x.var(), x.mean(), x.norm(), x.norm(3), x.grad)} == {mt.float16}
+
+
+@pytest.mark.parametrize("p", [-1, -2.5])
+def test_negative_norm_with_a_zero_has_no_gradient(p):
+    x = mt.tensor([1.0, 0.0, -2.0], requires_grad=True)
+    y = x.norm(p)
+    y.backward()
+    assert y.item() == 0
+    assert x.grad.tolist() == [0.0, 0.0, 0.0]

@@ -248,3 +248,19 @@ def test_warm_up_then_cosine():
 def test_errors(make, error, words):
     with pytest.raises(error, match=words):
         make(optimizer_of())
+
+
+def test_a_loaded_state_cannot_overwrite_other_attributes():
+    optimizer = mt.optim.SGD([Parameter(mt.ones(1))], lr=0.1)
+    schedule = schedules.StepLR(optimizer, 2)
+    schedule.load_state_dict({**schedule.state_dict(), "last_epoch": 7, "optimizer": None, "step": None})
+    assert schedule.optimizer is optimizer and schedule.last_epoch == 7 and callable(schedule.step)
+
+
+def test_the_state_of_another_kind_is_refused_and_nothing_changed():
+    optimizer = mt.optim.SGD([Parameter(mt.ones(1))], lr=0.1)
+    ours, theirs = schedules.StepLR(optimizer, 2), schedules.ExponentialLR(optimizer, 0.5)
+    theirs.step()
+    with pytest.raises(ValueError, match="StepLR: step_size"):
+        ours.load_state_dict(theirs.state_dict())
+    assert ours.last_epoch == 0

@@ -9,9 +9,10 @@ import numbers
 from itertools import compress, product
 
 from ...autograd import Partial, Tensor
-from ...backend import scatter_add, xp
+from ...backend import add_rows, xp
+from ...ops.elementwise import masked
 from ...ops.shape import squeeze, unsqueeze
-from .activation import through_float32, where_or_zero
+from .activation import through_float32
 
 __all__ = ["avg_pool1d", "avg_pool2d", "conv1d", "conv2d", "fold", "max_pool1d", "max_pool2d", "pad", "unfold"]
 
@@ -182,11 +183,16 @@ def pads_of(padding, kernel, stride, dilation):
     if padding == "valid":
         padding = 0
     if padding != "same":
-        return tuple((n, n) for n in pair(padding, "padding", least=0))
+        return on_both_sides(padding)
     if stride != (1, 1):
         raise RuntimeError(f"padding='same' keeps the size only with stride 1, got {stride}")
     totals = [d * (k - 1) for k, d in zip(kernel, dilation)]
     return tuple((total // 2, total - total // 2) for total in totals)
+
+
+def on_both_sides(padding):
+    """((p, p), (q, q)) for a padding of p rows and q columns."""
+    return tuple((n, n) for n in pair(padding, "padding", least=0))
 
 
 def check_conv(x, weight, bias, groups):
@@ -233,7 +239,7 @@ def unfold(x, kernel_size, dilation=1, padding=0, stride=1):
         return squeeze(unfold(unsqueeze(x, 0), kernel_size, dilation, padding, stride), 0)
     kernel, size = pair(kernel_size, "kernel_size"), x.shape[2:]
     dilation, stride = pair(dilation, "dilation"), pair(stride, "stride")
-    pads = pads_of(padding, kernel, stride, dilation)
+    pads = on_both_sides(padding)
     check_fits(size, pads, kernel, dilation)
     images = padded(x.array.swapaxes(0, 1), pads)  # (N, C, H, W) -> (C, N, H', W')
     table = windows(images, kernel, stride, dilation)  # -> (C, kh, kw, N, oh, ow)
@@ -267,7 +273,7 @@ def fold(x, output_size, kernel_size, dilation=1, padding=0, stride=1):
         return squeeze(fold(unsqueeze(x, 0), output_size, kernel_size, dilation, padding, stride), 0)
     size, kernel = pair(output_size, "output_size"), pair(kernel_size, "kernel_size")
     dilation, stride = pair(dilation, "dilation"), pair(stride, "stride")
-    pads = pads_of(padding, kernel, stride, dilation)
+    pads = on_both_sides(padding)
     padded_size = tuple(n + 2 * p for n, (p, _) in zip(size, pads))
     out = tuple(window_count(*step) for step in zip(padded_size, kernel, stride, dilation))
     if x.shape[1] % math.prod(kernel) or x.shape[2] != math.prod(out):
@@ -379,7 +385,7 @@ def max_pool2d(x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=Fal
 
     def backward(g):
         index = xp.arange(math.prod(kernel)).reshape(-1, 1, 1, 1)
-        table = where_or_zero(g.swapaxes(0, 1)[:, None], index == chosen)  # -> (C, kh kw, N, oh, ow)
+        table = masked(g.swapaxes(0, 1)[:, None], index == chosen)  # -> (C, kh kw, N, oh, ow)
         gx = add_windows(table.reshape(shape), padded_size, stride, dilation)
         return (gx[unpadded_index(size, pads_with_overhang)].swapaxes(0, 1),)
 
@@ -402,7 +408,7 @@ def pooling(size, kernel_size, stride, padding, dilation, ceil_mode):
     """
     kernel = pair(kernel_size, "kernel_size")
     stride = kernel if stride is None or stride == () or stride == [] else pair(stride, "stride")
-    pads = pads_of(padding, kernel, stride, dilation)
+    pads = on_both_sides(padding)
     if any(2 * p > k for (p, _), k in zip(pads, kernel)):
         raise RuntimeError(f"padding {padding} is more than half a window {kernel}")
     check_fits(size, pads, kernel, dilation)
@@ -490,7 +496,7 @@ def pad_from_itself(x, pads, mode):
     def backward(g):
         for axis, n, index in sources:
             gx = xp.zeros((n, *g.shape[:axis], *g.shape[axis + 1:]), g.dtype)
-            scatter_add(gx, index, xp.moveaxis(g, axis, 0))
+            add_rows(gx, index, xp.moveaxis(g, axis, 0))
             g = xp.moveaxis(gx, 0, axis)
         return (g,)
 

@@ -12,7 +12,7 @@ def dropout(x, p=0.5, training=True, inplace=False):
     y = x m / (1 - p) with m = 0 or 1 drawn for each element; hence gx = g m / (1 - p).
 
     Differs from PyTorch: the zeros are drawn from a stream of their own, so they are seeded and reproducible but not
-    PyTorch's; `p` is rounded to 1/65536.
+    PyTorch's; `p` up to 7/8 is rounded to 1/65536.
 
     Parameters
     ----------
@@ -55,6 +55,8 @@ def drop(x, mask_shape, p, training, inplace):
         raise ValueError(f"the dropout probability must lie in [0, 1], got {p}")
     if not training or p == 0:
         return x
+    if inplace:
+        x.check_writable()  # before anything is drawn
     # one float factor an element: multiplying by it is twice as fast as by a boolean and then by 1 / (1 - p)
     factor = xp.multiply(random.keep_mask(mask_shape, p), 1 / (1 - p) if p < 1 else 0.0, dtype=x.dtype)
 

@@ -1,7 +1,7 @@
 """Looking up rows of a table by their index."""
 from ... import dtypes
 from ...autograd import Tensor
-from ...backend import check_index, scatter_add, xp
+from ...backend import add_rows, check_index, xp
 
 __all__ = ["embedding", "one_hot"]
 
@@ -46,7 +46,7 @@ def embedding(ids, weight, padding_idx=None, *, max_norm=None, norm_type=2.0, sc
 
     def backward(g):
         gw = xp.zeros((rows, width), dtype)
-        scatter_add(gw, index, g)
+        add_rows(gw, index, g)
         if padding_idx is not None:
             gw[padding_idx] = 0
         return (None, gw)

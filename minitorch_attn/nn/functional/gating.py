@@ -1,7 +1,7 @@
 """Gates: one half of a layer's width decides how much of the other half passes."""
 from ...autograd import Tensor
-from ...backend import quiet, xp
-from ...ops.elementwise import float_array
+from ...backend import quiet
+from ...ops.elementwise import float_array, logistic
 
 __all__ = ["swiglu"]
 
@@ -32,9 +32,7 @@ def swiglu(gate, x):
         raise RuntimeError(f"swiglu needs gate and x of one shape and dtype, got {gate.dtype}{gate.shape} and "
                            f"{x.dtype}{x.shape}")
     a, b = float_array(gate), float_array(x)
-    s = xp.exp(-a)  # inf far below 0, and 1 / inf = 0 is the right answer
-    s += 1
-    s = 1 / s
+    s = logistic(a)
     silu_a = a * s
 
     def backward(g):

@@ -8,6 +8,7 @@ import functools
 from ...autograd import Tensor
 from ...backend import check_index, quiet, xp
 from ...ops.broadcast import as_tensor_pair, cast, unbroadcast
+from ...ops.elementwise import log_one_plus_exp, logistic_from
 from .activation import shifted, through_float32
 
 __all__ = [
@@ -71,8 +72,8 @@ def cross_entropy_of_index(input, target, weight, ignore_index, reduction, smoot
     z, e, total = exponentials(z)
     log_total, rows, share = xp.log(total), xp.arange(len(t)), smoothing / len(w)
     losses = (1 - smoothing) * w_t * (log_total - z[rows, t])  # -log p_c = log_total - z_c
+    w_sum = w.sum()
     if smoothing:  # s/C sum_c w_c (log_total - z_c) = s/C (w_sum log_total - z . w)
-        w_sum = w.sum()
         losses += share * (w_sum * log_total - z @ w)
     losses = xp.where(keep, losses, 0.0)
     divisor = w_t.sum() if reduction == "mean" else 1
@@ -88,9 +89,10 @@ def cross_entropy_of_index(input, target, weight, ignore_index, reduction, smoot
         gz[rows, t] -= q_t
         if smoothing:
             gz -= (share * g)[:, None] * w
-        return as_input(gz, input_shape), *[None] * len(fixed)
+        return as_input(gz, input_shape), *no_gradients
 
     fixed = given(target, weight)
+    no_gradients = [None] * len(fixed)
     return Tensor.from_op("cross_entropy", y, (input, *fixed), backward)
 
 
@@ -119,9 +121,10 @@ def cross_entropy_of_probabilities(input, target, weight, reduction, smoothing):
         gz = e * (q_sum * g / total)[:, None]
         gz -= q * g[:, None]
         gt = (log_total[:, None] - z) * w * ((1 - smoothing) * g)[:, None]
-        return as_input(gz, input_shape), as_input(gt, input_shape), *[None] * len(fixed)
+        return as_input(gz, input_shape), as_input(gt, input_shape), *no_gradients
 
     fixed = given(weight)
+    no_gradients = [None] * len(fixed)
     return Tensor.from_op("cross_entropy", y, (input, target, *fixed), backward)
 
 
@@ -375,9 +378,10 @@ def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
     def backward(g):
         g = w * (scale * g)
         gx = g * (x - t) / xp.clip(x * (1 - x), 1e-12, None)  # at x = 0 and 1 large, as in PyTorch, not infinite
-        return gx, g * (log_rest - log_x), *[None] * len(fixed)
+        return gx, g * (log_rest - log_x), *no_gradients
 
     fixed = given(weight)
+    no_gradients = [None] * len(fixed)
     return Tensor.from_op("binary_cross_entropy", y, (input, target, *fixed), backward)
 
 
@@ -413,18 +417,18 @@ def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="m
     weight, pos_weight = (None if v is None else cast(v, x.dtype) for v in (weight, pos_weight))
     w = 1.0 if weight is None else weight.array
     p = 1.0 if pos_weight is None else pos_weight.array
-    small = xp.exp(-xp.absolute(x))
-    softplus = xp.clip(-x, 0, None) + xp.log1p(small)  # log(1 + e^-x), where nothing overflows
+    softplus, small = log_one_plus_exp(-x)
     positive = 1 + (p - 1) * t
     y, scale = reduced(w * ((1 - t) * x + positive * softplus), reduction)
 
     def backward(g):
         # d/dx log(1 + e^-x) = -s(-x)
         g = w * (scale * g)
-        s = xp.where(x < 0, 1.0, small) / (1 + small)
-        return g * (1 - t - positive * s), g * ((p - 1) * softplus - x), *[None] * len(fixed)
+        s = logistic_from(-x, small)
+        return g * (1 - t - positive * s), g * ((p - 1) * softplus - x), *no_gradients
 
     fixed = given(weight, pos_weight)
+    no_gradients = [None] * len(fixed)
     return Tensor.from_op("binary_cross_entropy_with_logits", y, (input, target, *fixed), backward)
 
 

@@ -54,8 +54,9 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     mean = rows @ ones / n
     x_hat = rows - mean[:, None]
     variance = xp.einsum("ij,ij->i", x_hat, x_hat) / n + eps
-    if far_from_zero(mean, variance):
-        x_hat -= (x_hat @ ones / n)[:, None]
+    far = mean_is_coarse(mean, variance)
+    if bool(far.any()):
+        x_hat -= xp.where(far, x_hat @ ones / n, 0.0)[:, None]
         variance = xp.einsum("ij,ij->i", x_hat, x_hat) / n + eps
     r = 1 / xp.sqrt(variance)[:, None]
     x_hat *= r
@@ -300,20 +301,21 @@ def standardised(x, axes, eps):
     mean = sum_axes(x, axes) / n
     x_hat = x - mean
     variance = sum_axes(x_hat * x_hat, axes) / n + eps
-    if far_from_zero(mean, variance):
-        x_hat -= sum_axes(x_hat, axes) / n
+    far = mean_is_coarse(mean, variance)
+    if bool(far.any()):
+        x_hat -= xp.where(far, sum_axes(x_hat, axes) / n, 0.0)
         variance = sum_axes(x_hat * x_hat, axes) / n + eps
     r = 1 / xp.sqrt(variance)
     x_hat *= r
     return x_hat, r
 
 
-def far_from_zero(mean, variance):
-    """Whether a mean is so large beside its standard deviation that its rounding shows in x - mean.
+def mean_is_coarse(mean, variance):
+    """Where a mean is so large beside its standard deviation that its rounding shows in x - mean.
 
-    What is left of the mean there is then taken away once more: of equal numbers around 1e6 it would be all there is.
+    There the mean of x - mean is taken away as well: for equal numbers around 1e6 it is all that is left of them.
     """
-    return bool((mean * mean > 64 * variance).any())
+    return mean * mean > 64 * variance
 
 
 def standardised_backward(h, x_hat, r, axes):

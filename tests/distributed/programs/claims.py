@@ -78,6 +78,9 @@ def claim_one_message_a_dtype():
     assert sorted(map(str, sent)) == ["float32", "float32", "float64"]  # float16 travels as float32
     for x in model.parameters():
         assert x.grad.dtype == x.dtype and (x.grad == (SIZE + 1) / 2).all()
+    dist.average_gradients(model.parameters(), count=100_000)  # more than a float16 can hold
+    for x in model.parameters():
+        assert x.grad.dtype == x.dtype and np.allclose(x.grad.numpy(), (SIZE + 1) / 2)
 
 
 def claim_gradients_that_some_or_none_have():

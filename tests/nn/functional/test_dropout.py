@@ -80,3 +80,17 @@ def test_odd_shapes(shape):
 def test_a_probability_outside_the_unit_interval(p):
     with pytest.raises(ValueError, match="probability"):
         F.dropout(mt.tensor(np.ones(3)), p)
+
+
+def test_the_mean_stays_near_p_1():
+    mt.manual_seed(0)
+    n, kept = 8_000_000, 1.49 / 65536  # which in 16 bits would be 1 or 2
+    assert abs(float(F.dropout(mt.ones(n), 1 - kept).mean()) - 1) < 4 / np.sqrt(n * kept)
+
+
+def test_a_refused_write_in_place_draws_nothing():
+    w = leaf(draw(3))
+    before = mt.get_rng_state()
+    with pytest.raises(RuntimeError, match="leaf"):
+        F.dropout(w, inplace=True)
+    assert mt.get_rng_state() == before

@@ -229,3 +229,11 @@ def test_other_mistakes():
     x, h, c, *weights = (mt.tensor(a) for a in arrays_for(4, states=2))
     with pytest.raises(RuntimeError, match=r"\(3, 7\), \(3, 6\)"):
         F.lstm(x, h, c[:, :6], *weights)
+
+
+@pytest.mark.parametrize("layer", [mt.nn.RNN, mt.nn.GRU, mt.nn.LSTM])
+def test_an_empty_batch(layer):
+    net = layer(3, 4)
+    y = net(mt.zeros(5, 0, 3))[0]
+    y.sum().backward()
+    assert y.shape == (5, 0, 4) and not net.weight_hh_l0.grad.numpy().any()

@@ -1,0 +1,119 @@
+"""The search for causes, beyond the bug zoo: when it must keep silent, and what it sees of a graph."""
+import numpy as np
+import pytest
+
+import minitorch_attn as mt
+from minitorch_attn import Tensor, explain_gradients
+from minitorch_attn.gradient_check import CAUSES
+from minitorch_attn.gradient_check.evidence import Case, Point, second_point
+from minitorch_attn.gradient_check.hypotheses import GENERAL, explanations
+from minitorch_attn.gradient_check.subject import Subject
+from minitorch_attn.nn import functional as F
+from tests.harness import draw
+
+
+def tensor(*shape, seed=0):
+    return mt.tensor(draw(*shape, seed=seed))
+
+
+def op(forward, backward):
+    """A function of tensors with this result and backward(arrays, g) -> gradients."""
+    def fn(*inputs):
+        arrays = [x.array for x in inputs]
+        return Tensor.from_op("op", forward(*arrays), inputs, lambda g: backward(arrays, g))
+    return fn
+
+
+def cause_of(fn, *inputs):
+    return explain_gradients(fn, inputs)[0]
+
+
+def test_every_hypothesis_is_a_documented_cause():
+    assert set(GENERAL) <= set(CAUSES)
+
+
+def test_two_mistakes_at_once_are_unclear():
+    found = cause_of(op(np.tanh, lambda a, g: (-g * (1 - np.tanh(a[0]) ** 2) + 1e-3 * a[0],)), tensor(3, 5))
+    assert found.cause == "unclear" and not found.explanations
+
+
+def test_a_nearly_constant_factor_is_unclear():
+    wrong = op(np.exp, lambda a, g: (2 * g * np.exp(a[0]) * (1 + 1e-4 * np.cos(a[0])),))
+    assert cause_of(wrong, tensor(3, 5)).cause == "unclear"
+
+
+def test_a_factor_that_is_constant_at_one_point_only_is_unclear():
+    """At the given inputs all rows have length 1, so that the missing division looks like no mistake or a factor."""
+    x = draw(4, 3)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    wrong = op(lambda a: a ** 3, lambda a, g: (g * 3 * a[0] ** 2 * 2 * (a[0] ** 2).sum(axis=1, keepdims=True),))
+    assert cause_of(wrong, mt.tensor(x)).cause == "unclear"
+
+
+def test_two_descriptions_that_both_fit_are_unclear_and_listed():
+    """x - y with the gradients exchanged: each has the wrong sign, too."""
+    found = cause_of(op(np.subtract, lambda a, g: (-g, g)), tensor(3, 5), tensor(3, 5, seed=1))
+    assert found.cause == "unclear" and {c for c, _ in found.explanations} == {"sign", "swapped"}
+    assert "candidates" in "\n".join(found.lines())
+
+
+def test_factor_of_a_square():
+    found = cause_of(op(np.square, lambda a, g: (g * a[0],)), tensor(3, 5))
+    assert found.cause == "factor" and abs(found.factor - 0.5) < 1e-9 and found.detail == "1/2"
+
+
+def test_a_cause_in_one_part_of_the_argument():
+    def backward(a, g):
+        g = np.cos(a[0]) * g
+        g[:, -1] *= -1
+        return (g,)
+    found = cause_of(op(np.sin, backward), tensor(3, 5))
+    assert found.cause == "sign" and found.where == "only axis 1 4" and found.factor == -1
+
+
+def test_ignored_upstream_in_a_scalar():
+    wrong = op(lambda a: (a ** 2).mean(), lambda a, g: (2 * a[0] / a[0].size,))
+    assert cause_of(wrong, tensor(3, 5)).cause == "ignored_upstream"
+
+
+def test_composed_layer_norm_with_detached_mean_is_a_lost_path():
+    """What a fused kernel calls the mean's path is, in composed code, one of the uses of x."""
+    def layer_norm(x):
+        centred = x - op(lambda a: a.mean(axis=1, keepdims=True), lambda a, g: (np.zeros_like(a[0]),))(x)
+        return centred / (centred * centred).mean(1, keepdim=True).sqrt()
+    found = cause_of(layer_norm, tensor(3, 5))
+    assert found.cause == "lost_path" and "use" in found.detail
+
+
+def test_the_same_tensor_as_query_key_and_value():
+    def attention(q, k, v):
+        return F.scaled_dot_product_attention(q, op(lambda a: a * 1, lambda a, g: (0 * g,))(k), v)
+    x = tensor(2, 3, 5)
+    report = explain_gradients(attention, (x, x, x))
+    assert report[0].name == "q = k = v" and report[0].cause == "lost_path" and "k" in report[0].detail
+
+
+def test_what_one_use_contributes():
+    subject = Subject(lambda x: x * 2 + mt.exp(x), (tensor(3),))
+    subject.graph(subject.arrays)
+    point = Point(subject, subject.arrays, 1.7, False, np.random.default_rng(0))
+    assert point.uses(0) == 2
+    np.testing.assert_allclose(point.by_use(0, 0), 2 * np.eye(3), atol=1e-8)
+    np.testing.assert_allclose(point.by_use(0, 1), np.diag(np.exp(subject.arrays[0])), atol=1e-8)
+    np.testing.assert_allclose(point.true(0), point.wrong(0), atol=1e-8)
+
+
+def test_a_right_gradient_has_no_explanations():
+    subject = Subject(lambda x: F.softmax(x, 1), (tensor(3, 5),))
+    subject.graph(subject.arrays)
+    point = Point(subject, subject.arrays, 1.7, False, np.random.default_rng(0))
+    assert explanations(Case(point, 0)) == set()
+
+
+@pytest.mark.parametrize("fn, low, high", [(mt.log, 0.01, 0.1), (F.logsigmoid, -1, 1), (mt.acos, -0.99, 0.99)])
+def test_the_second_point_lies_in_the_domain(fn, low, high):
+    x = draw(7, 5, low=low, high=high)
+    subject = Subject(fn, (mt.tensor(x),))
+    subject.graph(subject.arrays)
+    moved, = second_point(subject, np.random.default_rng(0))
+    assert np.isfinite(subject.values([moved])).all() and (moved != x).all()
