@@ -102,11 +102,11 @@ found, readers = {}, {}
 for pool in ("cls", "mean"):
     mt.manual_seed(0)
     reader = ViT(ViTConfig(image_size=8, patch_size=2, channels=1, n_embd=48, dropout=0.1, pool=pool))
-    digit_losses = train(reader, some_digits, 400, 3e-3)
+    digit_losses = train(reader, some_digits, 600, 3e-3)
     found[pool], readers[pool] = right(reader, *digits("test")), reader
     print(f"digits, pool {pool!r}: {found[pool]:.1%} of the held-out fifth, {right(reader, *digits('train')):.1%} of "
           f"the others, after {time.perf_counter() - began:.0f} s")
-assert found["mean"] >= 0.95
+assert min(found.values()) >= 0.95
 
 # %% [markdown]
 # ## 4. What [CLS] looks at

@@ -24,3 +24,13 @@ def test_lesson_runs_alone_and_draws_what_it_says(path, tmp_path):
     assert got.stderr == "" and got.stdout
     figures = re.findall(r'"(out/[^"{]+\.png)"', source)
     assert figures and all((tmp_path / name).stat().st_size > 5000 for name in figures)
+
+
+def test_lessons_by_number(tmp_path):
+    command = [sys.executable, str(LESSONS[0].parent)]
+    got = subprocess.run([*command, "00", "--backend", "numpy"], cwd=tmp_path, capture_output=True, text=True)
+    assert got.returncode == 0 and got.stdout.startswith("00_autograd.py\n"), got.stderr
+    got = subprocess.run([*command, "99"], cwd=tmp_path, capture_output=True, text=True)
+    assert got.returncode == 2 and "no lesson '99'" in got.stderr
+    got = subprocess.run([*command, "00", "--backend", "jax"], cwd=tmp_path, capture_output=True, text=True)
+    assert got.returncode == 2 and "jax" in got.stderr

@@ -126,14 +126,7 @@ class DecoderBlock(nn.Module):
 class Transformer(nn.Module):
     """An encoder that reads the source and a decoder that writes the target, token by token, looking at both.
 
-    Parameters
-    ----------
-    config : TransformerConfig
-
-    Raises
-    ------
-    ValueError
-        If the width is not a multiple of the number of heads.
+    The width must be a multiple of the number of heads: ValueError otherwise.
     """
 
     def __init__(self, config):
@@ -162,7 +155,7 @@ class Transformer(nn.Module):
 
     def encode(self, source):
         """Read `source` (B, S) -> what the decoder looks at, (B, S, C), and which of it may be seen, (B, 1, 1, S)."""
-        check(source, self.config.source_vocab, 0, self.config.block_size, "source")
+        check(source, 0, self.config.block_size)
         mask = F.padding_mask(source, pad_id=self.config.pad_id)              # (B, S) -> (B, 1, 1, S)
         place = (mask[:, 0, 0].cumsum(1) - 1).clamp(min=0)  # counted from the first token, wherever the padding is
         x = self.drop(self.source_emb(source) + self.source_pos(place))       # (B, S) -> (B, S, C)
@@ -181,7 +174,7 @@ class Transformer(nn.Module):
         The weights are those of the cross-attention, one (B, H, T, S) for each layer; None without `need_weights`.
         """
         past, T = len(cache[0][0]) if cache else 0, ids.shape[-1]
-        check(ids, self.config.target_vocab, past, self.config.block_size, "target")
+        check(ids, past, self.config.block_size)
         x = self.target_emb(ids) + self.target_pos(arange(past, past + T))    # (B, T) -> (B, T, C)
         x, weights, causal = self.drop(x), [], F.causal_mask(T, past + T)
         for layer, block in enumerate(self.decoder):
@@ -234,14 +227,12 @@ class Transformer(nn.Module):
 
     @no_grad()
     def beam(self, source, max_new_tokens, width=4, length_penalty=0.6, use_cache=True):
-        """Keep the `width` likeliest beginnings at each step, and give the best target in the end.
+        """Keep the W = `width` likeliest beginnings at each step, and give the best target in the end.
 
         Parameters
         ----------
         source : Tensor (B, S)
-        max_new_tokens : int
-        width : int
-            W, how many beginnings.
+        max_new_tokens, width : int
         length_penalty : float
             Targets compare by log-likelihood / ((5 + length) / 6)^length_penalty, as longer ones are less likely.
         use_cache : bool
@@ -279,13 +270,8 @@ class Transformer(nn.Module):
         return ids[best, 1:], scores.flatten()[best]
 
 
-def check(ids, vocab, past, longest, side):
-    """Raise unless `ids` are (batch, time), within the vocabulary, and fit after `past` cached tokens."""
-    if ids.ndim != 2:
-        raise ValueError(f"{side} ids must be (batch, time), got {tuple(ids.shape)}; ids[None] adds a batch axis")
-    if past + ids.shape[1] > longest:
-        read = f"{ids.shape[1]} {side} tokens" + (f" after {past} cached ones" if past else "")
-        raise ValueError(f"{read} do not fit block_size={longest}; make the model with a larger block_size")
-    if ids.numel() and not 0 <= (low := int(ids.min())) <= (high := int(ids.max())) < vocab:
-        raise IndexError(f"{side} ids must lie in [0, {vocab}), the vocabulary, got {low if low < 0 else high}; was "
-                         "the text encoded with another tokenizer?")
+def check(ids, past, longest):
+    """Raise unless `ids` are (batch, time) and fit after `past` cached tokens."""
+    if ids.ndim != 2 or past + ids.shape[1] > longest:
+        raise ValueError(f"ids must be (batch, time) with time up to block_size={longest}, got {tuple(ids.shape)} after "
+                         f"{past} cached tokens; ids[None] adds a batch axis")

@@ -292,18 +292,18 @@ def logspace(start, end, steps, base=10.0, dtype=None, device=None, requires_gra
 
 
 def tril_indices(row, col, offset=0, dtype=None, device=None):
-    """Where the lower triangle of a matrix (row, col) is: row and column of each place, as a tensor (2, n).
+    """Where the lower triangle of a matrix (row, col) is: row and column of each entry, as a tensor (2, n).
 
     `offset` above 0 takes as many diagonals above the main one in, below 0 leaves as many out.
     """
-    places = numpy.tri(*size_of((row, col)), offset, dtype=bool)
-    return made(to_device(numpy.stack(numpy.nonzero(places)), dtype or dtypes.int64), device)
+    inside = numpy.tri(*size_of((row, col)), offset, dtype=bool)
+    return made(to_device(numpy.stack(numpy.nonzero(inside)), dtype or dtypes.int64), device)
 
 
 def triu_indices(row, col, offset=0, dtype=None, device=None):
     """Where the upper triangle of a matrix (row, col) is; `tril_indices` mirrored."""
-    places = ~numpy.tri(*size_of((row, col)), offset - 1, dtype=bool)
-    return made(to_device(numpy.stack(numpy.nonzero(places)), dtype or dtypes.int64), device)
+    inside = ~numpy.tri(*size_of((row, col)), offset - 1, dtype=bool)
+    return made(to_device(numpy.stack(numpy.nonzero(inside)), dtype or dtypes.int64), device)
 
 
 # In the shape of another tensor, or only of its dtype
@@ -469,16 +469,16 @@ def coins(p, shape, generator):
 
 @quiet
 def multinomial(x, num_samples, replacement=False, generator=None):
-    """Draw places with probability proportional to the entries there.
+    """Draw indices with probability proportional to the entries there.
 
     Parameters
     ----------
     x : Tensor (V,) or (B, V), floating point
-        Weights, at least 0; they need not sum to 1. A place of weight 0 is never drawn.
+        Weights, at least 0; they need not sum to 1. An index of weight 0 is never drawn.
     num_samples : int
         How many to draw from each row.
     replacement : bool
-        Whether a place may be drawn again.
+        Whether an index may be drawn again.
 
     Returns
     -------
@@ -515,7 +515,7 @@ def multinomial(x, num_samples, replacement=False, generator=None):
 
 
 def drawn_with_replacement(weights, count, generator):
-    """For each row of host weights, `count` places: where their running sum first exceeds a u drawn from [0, 1)."""
+    """For each row of host weights, `count` indices: where their running sum first exceeds a u drawn from [0, 1)."""
     total = numpy.cumsum(weights, axis=1)
     total /= total[:, -1:]  # however it was rounded, exactly 1 from the last positive weight on: above every u
     u = to_host(generator.uniform((len(weights), count), dtypes.float64))

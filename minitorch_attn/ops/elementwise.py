@@ -600,9 +600,8 @@ def sigmoid(x):
     return Tensor.from_op("sigmoid", y, (x,), backward)
 
 
-@quiet
 def logistic(a):
-    """1 / (1 + e^-a) of an array; far below 0 e^-a is inf, and 1 / inf = 0 is the right answer."""
+    """1 / (1 + e^-a) of an array; far below 0 e^-a is inf, and 1 / inf = 0 is the right answer: for `quiet` callers."""
     s = xp.exp(-a)
     s += 1
     return 1 / s

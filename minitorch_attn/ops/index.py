@@ -696,7 +696,7 @@ def unique(x, sorted=True, return_inverse=False, return_counts=False, dim=None):
 
     Returns
     -------
-    Tensor (n,), or n slices; if asked for, in a tuple with the place of each entry among them and with how often each
+    Tensor (n,), or n slices; if asked for, in a tuple with the index of each entry among them and with how often each
     occurs.
     """
     axis = None if dim is None else axis_of(dim, x.ndim)

@@ -374,7 +374,7 @@ def extreme_along(name, find, x, dim, keepdim):
     """`max` or `min` along one `dim`, by the array function `find` that says where."""
     shape, axis = array_of(x).shape, axis_of(dim, x.array.ndim)
     row = xp.atleast_1d(x.array)
-    index = xp.atleast_1d(place("arg" + name, find, x, dim, keepdim=True).array)
+    index = xp.atleast_1d(index_of("arg" + name, find, x, dim, keepdim=True).array)
     values = xp.take_along_axis(row, index, axis)
     along = xp.arange(row.shape[axis]).reshape((-1,) + (1,) * (row.ndim - 1 - axis))  # (n, 1, ...), n along `axis`
 
@@ -395,16 +395,16 @@ def argmax(x, dim=None, keepdim=False):
     IndexError
         If there is no element, or `dim` lies outside [-ndim, ndim).
     """
-    return place("argmax", xp.argmax, x, dim, keepdim)
+    return index_of("argmax", xp.argmax, x, dim, keepdim)
 
 
 @numpy_words
 def argmin(x, dim=None, keepdim=False):
     """Where the smallest element along `dim` stands, see `argmax`."""
-    return place("argmin", xp.argmin, x, dim, keepdim)
+    return index_of("argmin", xp.argmin, x, dim, keepdim)
 
 
-def place(name, find, x, dim, keepdim):
+def index_of(name, find, x, dim, keepdim):
     """`argmax` or `argmin`, by the array function `find`."""
     shape = array_of(x).shape
     if dim is None:

@@ -440,16 +440,16 @@ def unfold(x, dimension, size, step):
         return select(unfold(reshape(x, 1), 0, size, step), 0, 0)
     if not 0 <= size <= x_shape[dim] or step < 1:
         raise RuntimeError(f"unfold: a window of {size} with step {step} does not fit dim {dim} of shape {x_shape}")
-    last = (x_shape[dim] - size) // step  # the number of the last window
-    places = [(*[slice(None)] * dim, slice(k, k + last * step + 1, step)) for k in range(size)]
+    last = (x_shape[dim] - size) // step  # the index of the last window
+    indices = [(*[slice(None)] * dim, slice(k, k + last * step + 1, step)) for k in range(size)]
     y = xp.empty((*x_shape[:dim], last + 1, *x_shape[dim + 1:], size), x.dtype)
-    for k, place in enumerate(places):  # entry k of every window at once
-        y[..., k] = x.array[place]
+    for k, index in enumerate(indices):  # entry k of every window at once
+        y[..., k] = x.array[index]
 
     def backward(g):
         gx = xp.zeros(x_shape, g.dtype)
-        for k, place in enumerate(places):
-            gx[place] += g[..., k]
+        for k, index in enumerate(indices):
+            gx[index] += g[..., k]
         return (gx,)
 
     return Tensor.from_op("unfold", y, (x,), backward)

@@ -368,3 +368,13 @@ def test_weights_of_another_dtype_are_converted():
     w = mt.tensor(draw(3, low=0.5, high=2))
     F.binary_cross_entropy_with_logits(x, mt.ones_like(x), w, pos_weight=w).backward()
     assert x.grad.dtype == mt.float32
+
+
+def test_cross_entropy_is_right_after_a_write_to_the_classes():
+    z, t = mt.tensor(draw(3, 5), requires_grad=True), mt.tensor([1, 2, 0])
+    F.cross_entropy(z, t.clone()).backward()
+    wanted, z.grad = z.grad, None
+    loss = F.cross_entropy(z, t)
+    t.fill_(4)
+    loss.backward()
+    assert mt.equal(z.grad, wanted)
