@@ -1,7 +1,8 @@
 """What does not hold on an array library other than NumPy, and why: the tests that fail there.
 
 A name may leave out the brackets of a parametrised test and then stands for all its cases. Each test listed is still
-run, and has to fail: one that passes, or that no longer exists, fails the run, so the list stays true.
+run, and has to fail: one that passes, or that no longer exists, fails the run, so the list stays true. TOO_LONG are
+tests that would hold, but are left out for the time they take; they have to exist, too.
 """
 
 NO_WEAKREF = "dpnp's arrays cannot be referred to weakly, which is how the test sees that one is gone"
@@ -21,4 +22,23 @@ GAPS = {
     "cupy": {
         "tests/ops/test_create.py::test_as_tensor_and_from_numpy_share_memory_where_they_can": COPIES,
     },
+}
+
+STEPS = "hundreds of training steps, each of hundreds of kernels that take longer to start than to run"
+CLOCK = "compares times of a thousand small steps, which on dpnp are those of starting kernels"
+
+TOO_LONG = {
+    "numpy": {},
+    "dpnp": {
+        "tests/models/test_bert.py::test_it_learns_a_rule_that_needs_both_sides": STEPS,
+        "tests/models/test_llama.py::test_it_learns_to_repeat": STEPS,
+        "tests/models/test_llama.py::test_time_per_token_stays_flat_with_the_cache": CLOCK,
+        "tests/models/test_seq2seq.py::test_it_learns_to_reverse_short_sequences": STEPS,
+        "tests/models/test_sequence.py::test_it_learns_what_lies_within_reach": STEPS,
+        "tests/models/test_sequence.py::test_time_per_token_stays_flat_with_the_cache": CLOCK,
+        "tests/models/test_transformer.py::test_it_learns_to_double_letters": STEPS,
+        "tests/models/test_transformer.py::test_time_per_token_stays_flat_with_the_cache": CLOCK,
+        "tests/models/test_vit.py::test_it_learns_where_the_square_is": STEPS,
+    },
+    "cupy": {},
 }

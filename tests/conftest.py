@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from tests.backend_gaps import GAPS
+from tests.backend_gaps import GAPS, TOO_LONG
 
 
 def pytest_addoption(parser):
@@ -17,14 +17,16 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    gaps = GAPS[os.environ.get("MINITORCH_BACKEND") or "numpy"]
+    library = os.environ.get("MINITORCH_BACKEND") or "numpy"
+    marks = {name: pytest.mark.xfail(reason=reason, strict=True) for name, reason in GAPS[library].items()}
+    marks.update({name: pytest.mark.skip(reason=reason) for name, reason in TOO_LONG[library].items()})
     found = set()
     for item in items:
         for name in (item.nodeid, item.nodeid.partition("[")[0]):
-            if name in gaps:
+            if name in marks:
                 found.add(name)
-                item.add_marker(pytest.mark.xfail(reason=gaps[name], strict=True))
+                item.add_marker(marks[name])
     whole_files = {item.nodeid.partition("::")[0] for item in items} if "::" not in "".join(config.args) else ()
-    gone = [name for name in gaps if name.partition("::")[0] in whole_files and name not in found]
+    gone = [name for name in marks if name.partition("::")[0] in whole_files and name not in found]
     if gone:
         raise pytest.UsageError("tests/backend_gaps.py lists tests that do not exist: " + ", ".join(gone))

@@ -16,16 +16,16 @@ CAUSES = {
         "Look for a lost minus: d(x - y)/dy = -1, d(1/x)/dx = -1/x^2, d cos x/dx = -sin x."),
     "factor": Cause(
         "the gradient is a constant times the true one",
-        "Look for a constant left out or applied twice: the 2 of a square, the 1/n of a mean, the scale of the "
-        "scores."),
+        "Look for a constant left out or applied twice: the 2 of a square, the 1/n of a "
+        "mean, the scale of the scores."),
     "transpose": Cause(
         "axes are exchanged, or a matrix was used where its transpose belongs",
-        "For Y = X W: gX = gY W^T and gW = X^T gY. Write the shapes next to each factor; test with all sizes "
-        "different."),
+        "For Y = X W: gX = gY W^T and gW = X^T gY. Write the shapes next to each factor; test "
+        "with all sizes different."),
     "unsummed_broadcast": Cause(
         "the input was repeated along an axis, and the gradients of the copies are not added up",
-        "Sum the gradient over every axis along which the input was repeated, so that it gets the input's shape "
-        "again."),
+        "Sum the gradient over every axis along which the input was repeated, so that it "
+        "gets the input's shape again."),
     "lost_path": Cause(
         "the input reaches the result along several paths, and one of them is missing",
         "Find every place where the forward uses the input. The gradient is the sum over all: use += where = stands."),
@@ -34,8 +34,8 @@ CAUSES = {
         "Differentiate the denominator too. For softmax gx = y (g - sum(g y)): the sum is the missing part."),
     "missing_mean_path": Cause(
         "the mean depends on every entry, and the gradient's path through it is missing",
-        "The mean was treated as a constant. For x_hat = (x - mean) r the path through it takes r mean(g) away from "
-        "gx."),
+        "The mean was treated as a constant. For x_hat = (x - mean) r the path through it "
+        "takes r mean(g) away from gx."),
     "missing_variance_path": Cause(
         "the variance (or root mean square) depends on every entry, and the gradient's path through it is missing",
         "The scale r was treated as a constant. The path through it takes r x_hat mean(g x_hat) away from gx."),
@@ -65,15 +65,15 @@ CAUSES = {
         "Return the gradients in the order of the inputs, and for x y remember that gx has y in it."),
     "misplaced": Cause(
         "the right numbers arrive at the wrong places: shifted, or in reverse order",
-        "The backward must undo the forward's rearrangement: roll back, flip again, write to the slice that was "
-        "read."),
+        "The backward must undo the forward's rearrangement: roll back, flip again, write to"
+        " the slice that was read."),
     "zero_gradient": Cause(
         "no gradient arrives",
         "Does the backward return it, or None or zeros? Is the result computed with detach() or under no_grad()?"),
     "wrong_shape": Cause(
         "the gradient does not have the input's shape",
-        "Write the shapes on every line of the backward; the gradient of each input must end with that input's "
-        "shape."),
+        "Write the shapes on every line of the backward; the gradient of each input must end"
+        " with that input's shape."),
     "wrong_dtype": Cause(
         "the gradient does not have the input's dtype",
         "Keep the dtype: constants as Python numbers, no arrays of another dtype among the factors."),

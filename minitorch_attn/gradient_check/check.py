@@ -9,7 +9,7 @@ from .evidence import Case, Point, second_point
 from .graph import flat
 from .hypotheses import constant, likely_cause
 from .numeric import FIRST_STEP, rounding_noise, slopes
-from .report import ArgumentReport, GradReport, Guard
+from .report import ArgumentReport, GradReport
 from .subject import Subject
 from .where import where_in_words
 
@@ -123,45 +123,37 @@ class Check:
         report.fast = self.fast = size > FULL if fast is None else bool(fast)
         self.inspected = False
 
-    def fail(self, kind, message, fatal=True):
+    def fail(self, kind, sentence, *facts, fatal=True):
         """Add a guard, once."""
-        guard = Guard(kind, message, fatal)
-        if guard not in self.report.guards:
-            self.report.guards.append(guard)
+        new = guards.guard(kind, sentence, *facts, fatal=fatal)
+        if new not in self.report.guards:
+            self.report.guards.append(new)
 
     def run(self):
         """All steps; stops early where what follows would mean nothing."""
         subject, report = self.subject, self.report
         subject.graph(subject.arrays)
         if not subject.kept:
-            self.fail("nothing_to_check", "no floating-point result depends on the checked inputs through recorded "
-                      "operations: is something computed with detach(), under no_grad(), or from integers?")
+            self.fail("nothing_to_check", guards.NO_RESULT)
             return
         report.guards += guards.about_calls(subject)
         if not report.ok:
             return
         y = subject.values(subject.arrays)
-        lows = [r.dtype for r in subject.results(subject.arrays) if r.dtype.itemsize < 8]
-        if lows:
-            self.fail("low_precision", f"a result is of {lows[0]} although the inputs are float64: the differences "
-                                       f"are as "
-                      "uncertain as that dtype's rounding", False)
-        if not numpy.isfinite(y).all():
-            self.fail("not_finite", f"{(~numpy.isfinite(y)).sum()} of {y.size} results are infinite or NaN; they "
-                                    f"are left "
-                      "out of the objective", False)
-        self.us = self.rng.standard_normal((COTANGENTS, y.size)) * numpy.isfinite(y)
+        finite = numpy.isfinite(y)
+        if not finite.all():
+            self.fail("not_finite", guards.RESULT_NOT_FINITE, (~finite).sum(), y.size, fatal=False)
+        self.us = self.rng.standard_normal((COTANGENTS, y.size)) * finite
         self.noise = rounding_noise(lambda: subject.values(subject.arrays), subject.arrays, self.rng)
-        if any(r.dtype.itemsize < 8 for r in subject.results(subject.arrays)):
-            self.noise = numpy.maximum(self.noise,
-                                       numpy.finfo(lows[0]).eps * numpy.abs(y[numpy.isfinite(y)]).max(initial=0))
+        for dtype in {r.dtype for r in subject.results(subject.arrays) if r.dtype.itemsize < 8}:
+            self.fail("low_precision", guards.SMALL_RESULT, dtype, fatal=False)
+            rounding = float(numpy.finfo(dtype).eps) * numpy.abs(y[finite]).max(initial=0)
+            self.noise = numpy.maximum(self.noise, rounding)
         if not self.ask_backward():
             return
         steep = [self.compare(i) for i in range(len(subject.arguments))]
         if not any(steep) and y.size and sum(a.array.size for a in subject.arguments):
-            self.fail("vacuous", "the true gradient is zero everywhere (as for the sum of a softmax), so that any "
-                                 "backward "
-                      "near zero would pass: weight the results with random numbers, or return them unsummed")
+            self.fail("vacuous", guards.VACUOUS)
         self.explain()
 
     def ask_backward(self):
@@ -176,10 +168,10 @@ class Check:
                 break
             except (AssertionError, ValueError, TypeError) as error:
                 if self.inspected:
-                    self.fail("wrong_shape", f"backward raised {type(error).__name__}: {error}")
+                    self.fail("wrong_shape", "backward raised {}: {}", type(error).__name__, error)
                     return False
             except RuntimeError as error:
-                self.fail("not_repeatable", f"backward raised RuntimeError: {error}")
+                self.fail("not_repeatable", "backward raised RuntimeError: {}", error)
                 return False
         if not self.inspected and any(g is None for g in found[0]):
             self.inspected = True
@@ -187,7 +179,7 @@ class Check:
             graph.gradients(self.us[0])
         self.problems = graph.problems
         for problem in graph.problems:
-            self.fail(problem.kind, problem.message, problem.kind != "no_gradient")
+            self.fail(problem.kind, "{}", problem.message, fatal=problem.kind != "no_gradient")
         self.report.guards += guards.about_gradients(subject, found[0], again, copies)
         self.analytic = [[numpy.zeros(a.size) if g is None else flat([g]) for g, a in zip(gs, subject.arrays)]
                          for gs in found]
@@ -213,9 +205,7 @@ class Check:
         excess[kink] = 0
         about.kinks, wrong = int(kink.sum()), excess > 1
         if about.kinks:
-            self.fail("kink", f"entries of {about.name} on a kink, a tie or a jump, or at the edge of the domain: "
-                              f"{about.kinks}; there "
-                      "is no gradient to compare with there, so move them, or check at random values", False)
+            self.fail("kink", guards.KINK, about.name, about.kinks, fatal=False)
         about.ok = not wrong.any()
         if x.size:
             k = int(excess.max(axis=0).argmax())
@@ -228,9 +218,7 @@ class Check:
             about.step = float(numpy.median(found.step[worst]))
             if not about.ok:
                 about.where = where_in_words(wrong.any(axis=1).reshape(shape), argument, about.numeric, subject.masks)
-        self.slopes = getattr(self, "slopes", {})
-        self.slopes[i] = found
-        return bool((numpy.abs(numeric) > allowed).any()) or bool(about.kinks)
+        return bool((numpy.abs(numeric) > allowed)[~kink].any())
 
     def allowed(self, numeric, doubt, made_of):
         """By how much backward and difference may differ."""

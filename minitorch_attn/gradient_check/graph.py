@@ -64,8 +64,7 @@ class Graph:
             if not isinstance(results, tuple) or len(results) != count:
                 results = tuple(results) if isinstance(results, (tuple, list)) else (results,)
                 self.add("wrong_shape", f"the backward of {node.op} returned no tuple of {count}: one gradient for "
-                                        f"each "
-                         "input is needed, and None for one that has none", "wrong_shape", node)
+                         "each input is needed, and None for one that has none", "wrong_shape", node)
                 results = (*results, *[None] * count)[:count]
             return tuple([gx if parent is None else self.mended(node, parent, gx, i)
                           for i, (parent, gx) in enumerate(zip(node.parents, results))])

@@ -102,8 +102,8 @@ def unsummed_broadcast(case):
         for axes in itertools.combinations(wide, count):
             for name in ("first", "last"):
                 for sizes in ((1,) * count, blocks(case, axes)):
-                    cut = {a: slice(0, n) if name == "first" else slice(shape[a] - n, None) for a,
-                           n in zip(axes, sizes)}
+                    cut = {a: slice(0, n) if name == "first" else slice(shape[a] - n, None)
+                           for a, n in zip(axes, sizes)}
                     kept = rows[tuple([cut.get(a, slice(None)) for a in range(len(shape))])].reshape(-1)
                     here = numpy.isin(numpy.arange(len(case.J)), kept)
                     if cut and repeats(case, here, axes, sizes):

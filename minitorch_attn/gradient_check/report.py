@@ -65,9 +65,14 @@ class ArgumentReport:
             return 0.0
         return float(numpy.abs(self.analytic - self.numeric).max())
 
-    def lines(self):
-        """The report of this argument as lines of text."""
-        head = f"  {self.name} {self.shape}".ljust(30)
+    @property
+    def head(self):
+        """Its name and shape."""
+        return f"  {self.name} {self.shape}"
+
+    def lines(self, width=30):
+        """The report of this argument as lines of text, its verdict after `width` characters."""
+        head = self.head.ljust(width)
         if self.ok:
             doubt = float(self.uncertainty.max(initial=0)) if self.uncertainty is not None else 0.0
             kinks = f", {self.kinks} on a kink" if self.kinks else ""
@@ -142,8 +147,9 @@ class GradReport:
     def __str__(self):
         mode = ", along random directions only" if self.fast else ""
         lines = [f"Gradients of {self.title}: {self.verdict} ({self.seconds:.2f} s{mode})"]
+        width = max([30, *(len(a.head) for a in self.arguments)])
         for argument in self.arguments:
-            lines += argument.lines()
+            lines += argument.lines(width)
         told = {a.detail for a in self.arguments}
         for guard in self.guards:
             lines += [] if guard.message in told else wrapped("  ! " if guard.fatal else "  note: ", guard.message)

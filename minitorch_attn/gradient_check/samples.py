@@ -340,28 +340,24 @@ LAYERS = {
 }
 
 NOT_DIFFERENTIABLE = {
-    "their result is of whole numbers or truth values":
-        "all any argmax argmin argsort argwhere bincount bitwise_and bitwise_not bitwise_or bitwise_xor "
-        "count_nonzero eq "
-        "equal allclose ge greater greater_equal gt isclose isfinite isinf isnan le less less_equal logical_and "
-        "logical_not logical_or logical_xor lt ne nonzero not_equal unique one_hot bitwise_and_ bitwise_or_ "
-        "bitwise_xor_ "
-        "expert_counts within_capacity",
-    "their derivative is zero wherever there is one":
-        "ceil floor floor_divide round sign trunc ceil_ floor_ floor_divide_ round_ sign_ trunc_",
-    "they make tensors from numbers":
-        "BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor ShortTensor arange "
-        "as_tensor asarray bernoulli empty empty_like eye from_numpy full full_like is_floating_point is_tensor "
-        "linspace "
-        "logspace multinomial normal numel ones ones_like rand rand_like randint randint_like randn randn_like "
-        "randperm "
-        "scalar_tensor tensor tril_indices triu_indices zeros zeros_like",
-    "they make masks and tables from numbers":
-        "alibi_bias alibi_slopes block_causal_mask block_mask causal_mask dilated_mask padding_mask "
-        "sliding_window_mask "
-        "rotary_tables rotary_tables_2d sinusoidal_table sinusoidal_table_2d ALiBi",
-    "they switch recording": "detach_ requires_grad_",
-    "they hold other layers or are base classes": "Module Sequential ModuleList ModuleDict ParameterList "
-                                                  "ParameterDict "
-        "Parameter UninitializedParameter KVCache",
+    "their result is of whole numbers or truth values": """
+        all any argmax argmin argsort argwhere bincount bitwise_and bitwise_not bitwise_or bitwise_xor
+        count_nonzero eq equal allclose ge greater greater_equal gt isclose isfinite isinf isnan le less less_equal
+        logical_and logical_not logical_or logical_xor lt ne nonzero not_equal unique one_hot bitwise_and_
+        bitwise_or_ bitwise_xor_ expert_counts within_capacity""",
+    "their derivative is zero wherever there is one": """
+        ceil floor floor_divide round sign trunc ceil_ floor_ floor_divide_ round_ sign_ trunc_""",
+    "they make tensors from numbers": """
+        BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor ShortTensor
+        arange as_tensor asarray bernoulli empty empty_like eye from_numpy full full_like is_floating_point
+        is_tensor linspace logspace multinomial normal numel ones ones_like rand rand_like randint randint_like
+        randn randn_like randperm scalar_tensor tensor tril_indices triu_indices zeros zeros_like""",
+    "they make masks and tables from numbers": """
+        alibi_bias alibi_slopes block_causal_mask block_mask causal_mask dilated_mask padding_mask
+        sliding_window_mask rotary_tables rotary_tables_2d sinusoidal_table sinusoidal_table_2d ALiBi""",
+    "they switch recording": """
+        detach_ requires_grad_""",
+    "they hold other layers or are base classes": """
+        Module Sequential ModuleList ModuleDict ParameterList ParameterDict Parameter UninitializedParameter
+        KVCache""",
 }

@@ -273,5 +273,5 @@ class Transformer(nn.Module):
 def check(ids, past, longest):
     """Raise unless `ids` are (batch, time) and fit after `past` cached tokens."""
     if ids.ndim != 2 or past + ids.shape[1] > longest:
-        raise ValueError(f"ids must be (batch, time) with time up to block_size={longest}, got {tuple(ids.shape)} after "
-                         f"{past} cached tokens; ids[None] adds a batch axis")
+        raise ValueError(f"ids must be (batch, time) with time up to block_size={longest}, got {tuple(ids.shape)} "
+                         f"after {past} cached tokens; ids[None] adds a batch axis")

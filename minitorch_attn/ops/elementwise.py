@@ -601,7 +601,7 @@ def sigmoid(x):
 
 
 def logistic(a):
-    """1 / (1 + e^-a) of an array; far below 0 e^-a is inf, and 1 / inf = 0 is the right answer: for `quiet` callers."""
+    """1 / (1 + e^-a) of an array, for `quiet` callers: far below 0 e^-a is inf, and 1 / inf = 0 is right."""
     s = xp.exp(-a)
     s += 1
     return 1 / s

@@ -133,7 +133,9 @@ def place_of(shape, index):
         basic, picks, dim = basic + for_basic, picks + for_picks, dim + dims_covered(v)
     while picks and isinstance(picks[-1], slice):
         picks.pop()
-    check_shapes([v.shape for v in picks if not isinstance(v, slice)])
+    shapes = [v.shape for v in picks if not isinstance(v, slice)]
+    if len(shapes) > 1:
+        check_shapes(shapes)
     repeats = any([isinstance(v, xp.ndarray) and v.dtype.kind != "b" for v in items])
     return Place((*basic, Ellipsis), tuple(picks), repeats)
 
