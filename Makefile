@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test test-dpnp test-dpnp-quick lint bench clean
+.PHONY: demo test test-trainings test-dpnp test-dpnp-quick lint bench clean
 
 demo: $(VENV)/demo-ready
 	$(BIN)/minitorch-attn demo
@@ -20,6 +20,10 @@ test-dpnp: $(VENV)/dpnp-ready
 
 test-dpnp-quick: $(VENV)/dpnp-ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --backend dpnp @tests/dpnp_quick.txt
+
+# the lessons that train for minutes
+test-trainings: $(VENV)/test-ready
+	$(BIN)/python -m pytest --trainings tests/test_lessons.py
 
 lint: $(VENV)/test-ready
 	$(BIN)/python -m ruff check .

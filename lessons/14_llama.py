@@ -110,8 +110,8 @@ assert np.mean(losses[-20:]) < 0.1
 # ## 5. A batch of different lengths
 #
 # Prompts of different lengths are padded on the left, so that all of them continue at the right. The padding is never
-# looked at, and positions count from the first real token; so each continues as it would alone. With the cache or
-# without, the tokens are the same.
+# looked at, and only distances count; so each continues as it would alone. With the cache or without, the tokens are
+# the same.
 
 # %%
 prompts = ["床前", "春眠不觉", "红"]

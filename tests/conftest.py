@@ -9,6 +9,7 @@ from tests.backend_gaps import GAPS, TOO_LONG
 def pytest_addoption(parser):
     parser.addoption("--backend", choices=GAPS, help="the array library that computes (default: what "
                      "MINITORCH_BACKEND says, or numpy)")
+    parser.addoption("--trainings", action="store_true", help="run the lessons that train for minutes, too")
 
 
 def pytest_configure(config):

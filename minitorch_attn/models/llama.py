@@ -49,8 +49,7 @@ class LlamaConfig:
     tied : bool
         Whether the output projection uses the token embedding's weight instead of one of its own.
     pad_id : int, optional
-        In a batch of texts of different lengths, what stands before the shorter ones. It is never looked at, and
-        positions count from the first real token.
+        In a batch of texts of different lengths, what stands before the shorter ones. It is never looked at.
     """
     vocab_size: int
     block_size: int = 64
@@ -196,8 +195,8 @@ class Llama(nn.Module):
         """
         past = 0 if cache is None else len(cache)
         self.check(ids, targets, past)
-        place, mask = self.place(ids, past, cache)
-        turn = F.rotary_tables(place, self.config.n_embd // self.config.n_head, self.config.rope_base,
+        mask, places = self.mask(ids, past, cache), arange(past, past + ids.shape[1])
+        turn = F.rotary_tables(places, self.config.n_embd // self.config.n_head, self.config.rope_base,
                                self.tok_emb.weight.dtype)
         x, weights = self.tok_emb(ids), []                                    # (B, T) -> (B, T, C)
         for layer, block in enumerate(self.blocks):
@@ -209,20 +208,21 @@ class Llama(nn.Module):
             loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())   # (B*T, V), (B*T,) -> ()
         return (logits, loss, weights) if need_weights else (logits, loss)
 
-    def place(self, ids, past, cache):
-        """Positions of `ids`, (T,) or (B, 1, T), and which tokens each may see, broadcastable to (B, H, T, S)."""
-        T = ids.shape[1]
-        causal = F.causal_mask(T, past + T)
+    def mask(self, ids, past, cache):
+        """Which of all S tokens each of `ids` may see, (T, S) or (B, 1, T, S): what is before it, and no padding.
+
+        That is all that padding takes, for RoPE only knows how far apart two tokens are, not where the text began.
+        """
+        causal = F.causal_mask(ids.shape[1], past + ids.shape[1])
         if self.config.pad_id is None:
-            return arange(past, past + T), causal
+            return causal
         seen = ids != self.config.pad_id
         if past:
             seen = cat([cache.seen, seen], dim=1)                             # (B, T) -> (B, S)
         seen = seen.cumsum(1) > 0  # padding stands before the text; the same id inside it is a token like others
         if cache is not None:
             cache.seen = seen
-        place = (seen.cumsum(1) - 1).clamp(min=0)[:, None, past:]             # (B, S) -> (B, 1, T)
-        return place, causal & seen[:, None, None]                            # (T, S), (B, 1, 1, S) -> (B, 1, T, S)
+        return causal & seen[:, None, None]                                   # (T, S), (B, 1, 1, S) -> (B, 1, T, S)
 
     def check(self, ids, targets, past):
         """Raise, before a cache has grown, unless the model can read `ids` after `past` tokens and judge `targets`."""

@@ -179,11 +179,13 @@ def test_a_left_padded_batch_continues_as_each_row_alone():
         assert together[row, 5 - n:].tolist() == alone[0].tolist()
 
 
-def test_only_distances_count():
+def test_only_distances_count(monkeypatch):
     model, ids = small(), some_ids(1, 4)
-    near = model(ids)[0].detach().numpy()
-    there, model.place = model.place, lambda *args: (there(*args)[0] + 100, there(*args)[1])
+    near, there = model(ids)[0].detach().numpy(), mt.nn.functional.rotary_tables
+    monkeypatch.setattr(mt.nn.functional, "rotary_tables", lambda places, *rest: there(places + 100, *rest))
     np.testing.assert_allclose(model(ids)[0].detach().numpy(), near, rtol=1e-7, atol=1e-9)
+    monkeypatch.setattr(mt.nn.functional, "rotary_tables", lambda places, *rest: there(places * 2, *rest))
+    assert np.abs(model(ids)[0].detach().numpy() - near).max() > 1e-3
 
 
 def test_time_per_token_stays_flat_with_the_cache():
