@@ -134,7 +134,7 @@ def place_of(shape, index):
     while picks and isinstance(picks[-1], slice):
         picks.pop()
     shapes = [v.shape for v in picks if not isinstance(v, slice)]
-    if len(shapes) > 1:
+    if len(set(shapes)) > 1:
         check_shapes(shapes)
     repeats = any([isinstance(v, xp.ndarray) and v.dtype.kind != "b" for v in items])
     return Place((*basic, Ellipsis), tuple(picks), repeats)

@@ -198,8 +198,8 @@ wrong("only the first of the copies of repeat", "unsummed_broadcast", SHAPE, "re
       "g.reshape(apart).sum(axis=copies).reshape(x_shape)", "g[:x_shape[0], :x_shape[1]]")
 wrong("the mean over the copies of repeat", "factor", SHAPE, "repeat", ".sum(axis=copies)", ".mean(axis=copies)")
 wrong("tril's zeros forgotten", "mask_ignored", SHAPE, "tril", "xp.tril(g, diagonal)", "g")
-wrong("overlapping windows overwrite each other", "lost_path", SHAPE, "unfold", "gx[place] += g[..., k]",
-      "gx[place] = g[..., k]")
+wrong("overlapping windows overwrite each other", "lost_path", SHAPE, "unfold", "gx[index] += g[..., k]",
+      "gx[index] = g[..., k]")
 wrong("only one of the copies of expand", "unsummed_broadcast", BROADCAST, "expand", "unbroadcast(g, x_shape)",
       "g[:1]",
       sample=lambda s: call(s("1C"), (3, 5)))

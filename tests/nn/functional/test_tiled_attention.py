@@ -192,5 +192,5 @@ def peak(attend, T):
 
 def test_memory_is_linear():
     few, many = (peak(lambda *x: tiled(*x, is_causal=True, tile=64), T) for T in (512, 2048))
-    assert 3 < (many + 0.0) / few < 5
+    assert 2 * few < many < 5 * few  # four times the length; the tiles themselves weigh the same in both
     assert many < 0.1 * peak(lambda *x: plain(*x, is_causal=True), 2048)
