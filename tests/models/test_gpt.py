@@ -1,4 +1,6 @@
+import gc
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -239,3 +241,27 @@ def test_wrong_targets_are_refused_before_the_cache_grows(targets, error):
     with pytest.raises(error, match="targets"):
         model(some_ids(1, 2), mt.tensor(targets), cache=cache)
     assert len(cache) == 0
+
+
+def test_training_does_not_grow_without_the_collector():
+    mt.manual_seed(0)
+    model = GPT(GPTConfig(vocab_size=11, block_size=7, n_layer=2, n_head=2, n_embd=14, dropout=0.1))
+    optimizer = mt.optim.AdamW(model.parameters(), lr=1e-3)
+    arrays = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)  # the rest is Python's stock of freed tuples
+    held = []
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        for step in range(200):
+            ids = mt.randint(0, 11, (5, 7))
+            _, loss = model(ids, ids)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if step in (49, 199):
+                held.append(sum(trace.size for trace in tracemalloc.take_snapshot().filter_traces([arrays]).traces))
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert held[0] > 0 and held[1] == held[0]
