@@ -21,9 +21,10 @@ test-dpnp: $(VENV)/dpnp-ready
 test-dpnp-quick: $(VENV)/dpnp-ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --backend dpnp @tests/dpnp_quick.txt
 
-# the lessons that train for minutes
+# what takes minutes or a quiet machine: the lessons that train, and the tests that compare times
 test-trainings: $(VENV)/test-ready
-	$(BIN)/python -m pytest --trainings tests/test_lessons.py
+	$(BIN)/python -m pytest --trainings tests/test_lessons.py tests/models tests/text \
+		-k "lesson or time_per_token or fast_enough"
 
 lint: $(VENV)/test-ready
 	$(BIN)/python -m ruff check .

@@ -9,10 +9,12 @@ from tests.backend_gaps import GAPS, TOO_LONG
 def pytest_addoption(parser):
     parser.addoption("--backend", choices=GAPS, help="the array library that computes (default: what "
                      "MINITORCH_BACKEND says, or numpy)")
-    parser.addoption("--trainings", action="store_true", help="run the lessons that train for minutes, too")
+    parser.addoption("--trainings", action="store_true", help="run what takes minutes or a quiet machine, too: "
+                     "the lessons that train, and the tests that compare times")
 
 
 def pytest_configure(config):
+    config.addinivalue_line("markers", "timed: compares times, and so needs a quiet machine")
     if config.option.backend:  # before anything imports the package; programs that tests start see it too
         os.environ["MINITORCH_BACKEND"] = config.option.backend
 
@@ -23,6 +25,8 @@ def pytest_collection_modifyitems(config, items):
     marks.update({name: pytest.mark.skip(reason=reason) for name, reason in TOO_LONG[library].items()})
     found = set()
     for item in items:
+        if item.get_closest_marker("timed") and not config.option.trainings:
+            item.add_marker(pytest.mark.skip(reason="compares times: pytest --trainings runs it"))
         for name in (item.nodeid, item.nodeid.partition("[")[0]):
             if name in marks:
                 found.add(name)

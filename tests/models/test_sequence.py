@@ -135,6 +135,7 @@ def test_reading_in_pieces_through_the_cache_equals_reading_at_once(name):
     assert made[0] == made[1]
 
 
+@pytest.mark.timed
 def test_time_per_token_stays_flat_with_the_cache():
     model = small("gru", mt.float32)
     with mt.no_grad():
@@ -143,7 +144,7 @@ def test_time_per_token_stays_flat_with_the_cache():
             began = time.thread_time()
             model(mt.tensor([[3]]), cache=cache)
             times.append(time.thread_time() - began)
-    assert np.median(times[950:]) < 1.5 * np.median(times[75:125])
+    assert np.quantile(times[950:], 0.25) < 1.5 * np.quantile(times[75:125], 0.25)
 
 
 @pytest.mark.parametrize("name", ["gru", "dilated"])

@@ -54,6 +54,7 @@ def test_training_stops_when_nothing_occurs_twice(text, size, merges):
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
+@pytest.mark.timed
 def test_training_is_fast_enough():
     text = "".join(random.Random(0).choices(TEXT.split(" "), k=100)) + " "
     words = [" " + "".join(random.Random(i).choices("etaoinshrdlu", k=2 + i % 9)) for i in range(3000)]
