@@ -6,8 +6,11 @@
 # for, in numbers, on a model that is small enough to train in a minute. Figures go to `out/`.
 
 # %%
-import math
 import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # more threads gain nothing on matrices as small as these
+
+import math
 import time
 
 import numpy as np

@@ -221,6 +221,21 @@ def add_rows(target, index, values):
     target[rows[last]] += total[last]
 
 
+def write_entries(target, index, values):
+    """``target[index] = values`` in place, where of several values for one entry the last stays.
+
+    `index` is a tuple of integer arrays and slices; `values`, an array or a number, broadcasts to what it chooses.
+    """
+    if xp.name != "numpy" and numpy.ndim(values):
+        # A device writes in any order. So every writer of an entry shall write what the last one of them does: in the
+        # reversed order the last writer is the first, and that is the one of which `unique` tells the place.
+        entries = xp.arange(target.size).reshape(target.shape)[index]
+        values = xp.broadcast_to(values, entries.shape)
+        _, first, same = xp.unique(entries.reshape(-1)[::-1], return_index=True, return_inverse=True)
+        values = values.reshape(-1)[::-1][first][same.reshape(-1)][::-1].reshape(entries.shape)
+    target[index] = values
+
+
 # erf(x) = x / sqrt(x^2 + s(x^2)^-4) to 1.1e-7 relative for all x, and x p(x^2) / q(x^2) to 3e-17 for |x| <= 5.93,
 # where erf rounds to 1. s, p and q are polynomials, lowest power first; all coefficients are positive, so nothing
 # cancels. They are minimax fits by Lawson's reweighted least squares on Chebyshev points of x^2 in 70 digits (mpmath).

@@ -127,6 +127,29 @@ def test_add_rows(index, rows, width, kind):
     np.testing.assert_allclose(to_host(x), wanted, rtol=1e-5 if kind == "f4" else 1e-12, atol=1e-5)
 
 
+@pytest.mark.parametrize("shape, index, values_shape", [
+    ((7,), ([2, 2, 5, 2, 0, 5],), (6,)),
+    ((7, 3), ([2, 2, 5, 2, 0, 5],), (6, 3)),
+    ((7, 3), ([2, 2, 5, 2, 0, 5],), (6, 1)),
+    ((7, 3), (slice(None), [1, 1, 0]), (3,)),
+    ((7, 3, 5), ([[2, 2], [5, 2]], [[1, 1], [0, 1]]), (2, 2, 5)),
+    ((7,), ([3] * 1000,), (1000,)),
+    ((7,), ([],), (0,)),
+    ((7,), ([2, 2],), ()),
+], ids=str)
+def test_write_entries_leaves_the_last_of_several(shape, index, values_shape):
+    index = tuple(np.array(i, "i8") if isinstance(i, list) else i for i in index)
+    target, values = draw(*shape), draw(*values_shape, seed=1)
+    wanted, entries = target.copy(), np.arange(target.size).reshape(shape)[index]
+    for where, v in zip(entries.ravel(), np.broadcast_to(values, entries.shape).ravel()):
+        wanted.reshape(-1)[where] = v
+    x = to_device(target.copy())
+    backend.write_entries(x, tuple(to_device(i) if isinstance(i, np.ndarray) else i for i in index), to_device(values))
+    np.testing.assert_array_equal(to_host(x), wanted)
+    backend.write_entries(x, tuple(to_device(i) if isinstance(i, np.ndarray) else i for i in index), 7.0)
+    assert (to_host(x)[index] == 7).all()
+
+
 def test_check_index():
     backend.check_index(to_device(np.array([0, 4])), 5)
     backend.check_index(to_device(np.zeros(0, "i8")), 0)

@@ -366,9 +366,11 @@ OF_KERNELS = (normalization_parts, coupled_parts, attention_parts)
 def explanations(case):
     """All {(cause, detail)} whose gradient is the wrong one, up to `EXPLAINED` of the error."""
     found = set()
+    if not (numpy.isfinite(case.J).all() and numpy.isfinite(case.A).all()):
+        return found
     for cause, hypothesis in GENERAL.items():
         found |= {(cause, detail) for detail, candidate in hypothesis(case) if case.explains(candidate)}
-    for hypothesis in OF_KERNELS:
+    for hypothesis in OF_KERNELS if numpy.isfinite(case.x).all() else ():
         found |= {(cause, detail) for cause, detail, candidate in hypothesis(case) if case.explains(candidate)}
     return found
 

@@ -13,7 +13,7 @@ import numpy
 
 from .. import dtypes, grad_mode
 from ..autograd import Partial, Storage, Tensor
-from ..backend import add_rows, check_index, shares_memory, to_device, to_host, xp
+from ..backend import add_rows, check_index, shares_memory, to_device, to_host, write_entries, xp
 from .broadcast import broadcast_tensors, expand, unbroadcast
 from .elementwise import array_of
 from .reduce import axis_of
@@ -53,7 +53,10 @@ class Place(namedtuple("Place", ["basic", "picks", "repeats"])):
     def write(self, a, values):
         """Put `values`, which broadcast, in the chosen entries of `a`; of several for one entry the last stays."""
         a, picks = side_by_side(a[self.basic], self.picks)
-        a[picks or ...] = values
+        if self.repeats:
+            write_entries(a, picks, values)
+        else:
+            a[picks or ...] = values
 
 
 def side_by_side(a, picks):
@@ -605,7 +608,7 @@ def scatter(x, dim, index, src=None, *, value=None, reduce=None):
     positions, src_shape = positions_of("scatter", x, dim, index, src), src.shape
     part = tuple([slice(n) for n in index.shape])
     y = x.array.copy()
-    y.reshape(-1)[positions] = src.array[part]
+    write_entries(y.reshape(-1), (positions,), src.array[part])
 
     def backward(g):
         gx, gsrc = g.copy(), xp.zeros(src_shape, g.dtype)

@@ -117,3 +117,19 @@ def test_the_second_point_lies_in_the_domain(fn, low, high):
     subject.graph(subject.arrays)
     moved, = second_point(subject, np.random.default_rng(0))
     assert np.isfinite(subject.values([moved])).all() and (moved != x).all()
+
+
+def test_what_is_infinite_elsewhere_is_unclear():
+    """At a second point log x is NaN in backward alone; the search ends without a cause and without an exception."""
+    def backward(a, g):
+        bad = np.where(np.abs(a[0] - a[0].round()) < 1e-12, 2.0, np.nan)  # NaN but at the given whole numbers
+        return (g * bad * np.cos(a[0]),)
+    found = cause_of(op(np.sin, backward), mt.tensor(np.arange(1.0, 7).reshape(2, 3)))
+    assert not found.ok and found.cause == "unclear"
+
+
+def test_a_bias_of_minus_infinity_is_no_obstacle():
+    bias = mt.tensor(np.array([[0.0, -np.inf, 0.0], [0.0, 0.0, -np.inf]]))
+    wrong = op(lambda x, b: np.exp(x) * (b == 0), lambda a, g: (g * np.exp(a[0]), None))
+    x = tensor(2, 3).requires_grad_()
+    assert explain_gradients(wrong, (x, bias))[0].cause == "mask_ignored"
