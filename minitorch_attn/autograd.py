@@ -8,24 +8,12 @@ Two rules keep memory right. A node links to the nodes of its inputs only, never
 so a graph has no reference cycle and an array that no backward needs is freed at once. And a gradient is written
 in place only by the one who made it.
 """
-import itertools
+import operator
 import weakref
 
 from . import dtypes, grad_mode
-from .backend import quiet, shares_memory, to_device, whole_memory, xp
-
-_numbers = itertools.count(1)  # one clock for nodes and writes: what is later has the larger number
-
-
-class Storage:
-    """The memory that a tensor and its views share, and what has been written to it.
-
-    written : int, the number of the last write, 0 if never: PyTorch's version counter in the form of a clock.
-    array : what `check_not_overwritten` compares memory with; the whole base array after writes through two arrays.
-    replaced : tuple, (old array, Storage that took over) for each write recorded in a graph; a view of the old one is
-        out of date from then on.
-    """
-    written, array, replaced = 0, None, ()  # on the class: most memory is never written to, and so costs nothing
+from .backend import quiet, shares_memory, to_device, xp
+from .memory import Storage, clock
 
 
 class Partial:
@@ -55,7 +43,7 @@ class Node:
 
     def __init__(self, op, parents, backward, array, storages):
         self.op, self.parents, self.backward, self.storages = op, parents, backward, storages
-        self.shape, self.dtype, self.number = array.shape, array.dtype, next(_numbers)
+        self.shape, self.dtype, self.number = array.shape, array.dtype, next(clock)
         self.owner, self.line = None, grad_mode.calling_line() if grad_mode.recording else None
 
     @property
@@ -69,7 +57,7 @@ class Node:
             if storage.written > self.number:
                 cells = [c.cell_contents for c in self.backward.__closure__ or ()]
                 arrays = [a for c in cells for a in (c if isinstance(c, (tuple, list)) else (c,))]
-                if any(isinstance(a, xp.ndarray) and shares_memory(a, storage.array) for a in arrays):
+                if storage.overwrote(arrays):
                     raise RuntimeError(f"a tensor that the backward of {self.op} needs was modified in place after "
                                        "it was used; write to a clone() of it, or use the out-of-place operation")
 
@@ -83,15 +71,17 @@ def _freed(g):
     raise RuntimeError("this graph was freed by an earlier backward(); call that one with retain_graph=True")
 
 
-def _reverse_order(*roots):
-    """All nodes that `roots` depend on, themselves included, each before its parents: those made last come first."""
-    found, stack = set(roots), list(roots)
+def _reverse_order(roots):
+    """All nodes that `roots` depend on, themselves included, each before its parents; and which occur repeatedly."""
+    found, repeated, stack = set(roots), set(), [*roots]
     while stack:
         for parent in stack.pop().parents:
-            if parent is not None and parent not in found:
+            if parent in found:
+                repeated.add(parent)
+            elif parent is not None:
                 found.add(parent)
                 stack.append(parent)
-    return sorted(found, key=lambda node: node.number, reverse=True)
+    return sorted(found, key=operator.attrgetter("number"), reverse=True), repeated
 
 
 def _is_fresh(gx, g, results):
@@ -108,7 +98,7 @@ def _accumulate(gradients, owned, parent, gx):
             owned.add(parent)
         gradients[parent][gx.index] += gx.array
     elif known is None:
-        gradients[parent] = gx if gx.ndim else to_device(gx)  # NumPy returns 0-d results as scalars
+        gradients[parent] = gx if gx.ndim else to_device(gx)
     elif parent in owned:
         known += gx
     else:
@@ -117,27 +107,36 @@ def _accumulate(gradients, owned, parent, gx):
 
 
 @quiet
-def _propagate(gradients, retain_graph, arrived):
-    """Carry `gradients`, one for each root, back; call ``arrived(node, gradient, owned)`` at each node reached."""
+def _propagate(gradients, retain_graph, wanted=None):
+    """Carry `gradients`, one for each root, back: to ``.grad``, or to the nodes that are the keys of `wanted`."""
     # on the way `gradients` holds, for each node reached, the sum of what has come back so far
+    order, repeated = _reverse_order(gradients)
     owned = set()  # nodes whose sum lies in memory that no one else holds
-    for node in _reverse_order(*gradients):
-        if node not in gradients:
+    for node in order:
+        g = gradients.pop(node, None)
+        if g is None:
             continue
-        g = gradients.pop(node)
-        arrived(node, g, node in owned)
+        if wanted is None:
+            if node.owner is not None:
+                _store(node, g, node in owned)
+        elif node in wanted:
+            wanted[node] = g
         if node.backward is None:  # a leaf
             continue
-        node.check_not_overwritten()
+        if node.number < Storage.last_write:
+            node.check_not_overwritten()
         results = node.backward(g)
         for parent, gx in zip(node.parents, results, strict=True):
             if parent is None or gx is None:
                 continue
-            assert isinstance(gx, Partial) or (gx.shape == parent.shape and gx.dtype == parent.dtype), (
+            assert type(gx) is Partial or (gx.shape == parent.shape and gx.dtype == parent.dtype), (
                 f"{node.op} returned a gradient {gx.dtype}{gx.shape} for an input {parent.dtype}{parent.shape}")
-            if parent not in gradients and _is_fresh(gx, g, results):
-                owned.add(parent)
-            _accumulate(gradients, owned, parent, gx)
+            if parent in repeated or parent.backward is None or type(gx) is Partial:
+                if parent not in gradients and _is_fresh(gx, g, results):
+                    owned.add(parent)
+                _accumulate(gradients, owned, parent, gx)
+            else:
+                gradients[parent] = gx if gx.ndim else to_device(gx)  # NumPy returns 0-d results as scalars
             if grad_mode.anomaly and bool(xp.isnan(gradients[parent]).any()):
                 raise RuntimeError(f"the backward of {node.op} returned NaN; it was called at {node.line}")
         if not retain_graph:
@@ -146,7 +145,7 @@ def _propagate(gradients, retain_graph, arrived):
 
 def _store(node, g, owned):
     """Add the gradient that arrived at a node to the ``.grad`` of the tensor that wants it, if it still lives."""
-    tensor = node.owner and node.owner()
+    tensor = node.owner()
     if tensor is None or not tensor._requires_grad:
         return
     if tensor.grad is None:
@@ -190,12 +189,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=False, create_graph=Fa
     wanted, seeds = {x.graph_node(): None for x in inputs}, {}
     for y, g in zip(outputs, grad_outputs, strict=True):
         _accumulate(seeds, set(), y.graph_node(), _seed(y, g, create_graph))
-
-    def keep(node, g, owned):
-        if node in wanted:
-            wanted[node] = g
-
-    _propagate(seeds, retain_graph, keep)
+    _propagate(seeds, retain_graph, wanted)
     results = [wanted[x.graph_node()] for x in inputs]
     if not allow_unused and any(g is None for g in results):
         raise RuntimeError("an input was not used to compute the output; allow_unused=True gives None for it")
@@ -246,13 +240,17 @@ class Tensor:
         for x in inputs:
             if x.storage.replaced:
                 x.check_current()
-            tracked = tracked or x._requires_grad
+            if x._requires_grad:
+                tracked = True
         shared = view and shares_memory(array, inputs[0].array)
         result = Tensor.wrap(array, inputs[0].storage if shared else None)
-        if tracked and grad_mode.enabled and backward is not None:
+        if tracked and backward is not None and grad_mode.enabled:
+            parents, storages = [], []
+            for x in inputs:  # a loop, as a comprehension costs a call
+                parents.append((x.node or x.graph_node()) if x._requires_grad else None)
+                storages.append(x.storage)
+            storages.append(result.storage)
             result._requires_grad = True
-            parents = [x.graph_node() if x._requires_grad else None for x in inputs]
-            storages = [x.storage for x in inputs] + [result.storage]
             result.node = Node(op, parents, backward, result.array, storages)
         return result
 
@@ -299,7 +297,7 @@ class Tensor:
         Raises RuntimeError if this tensor does not require grad, `gradient` is missing or mis-shaped, the graph was
         freed, an array it needs was overwritten, or a leaf's ``.grad`` was set to another shape or dtype.
         """
-        _propagate({self.graph_node(): _seed(self, gradient, create_graph)}, retain_graph, _store)
+        _propagate({self.graph_node(): _seed(self, gradient, create_graph)}, retain_graph)
 
     def assign(self, result):
         """Make this tensor hold `result`: what every operation in place ends with.
@@ -325,10 +323,7 @@ class Tensor:
 
     def mark_written(self):
         """Note that this tensor's memory has just been written to."""
-        storage = self.storage
-        through_two_arrays = storage.array is not None and storage.array is not self.array
-        storage.array = whole_memory(self.array) if through_two_arrays else self.array
-        storage.written = next(_numbers)
+        self.storage.mark_written(self.array)
 
     def check_writable(self):
         """Raise if a write would change a leaf behind the graph's back, or if entries share one memory cell."""
@@ -345,6 +340,6 @@ class Tensor:
 
     def check_current(self):
         """Raise if a recorded write through another tensor has left these values behind."""
-        if any(shares_memory(self.array, old) for old, _ in self.storage.replaced):
+        if self.storage.is_out_of_date(self.array):
             raise RuntimeError("this tensor shares memory with one that was written in place while in a graph, so "
                                "its values are out of date; write to it before taking views, or view a clone()")

@@ -7,9 +7,10 @@ import copy
 import numpy
 
 from . import dtypes, ops
-from .autograd import Storage, Tensor
+from .autograd import Tensor
 from .backend import DEVICE_KINDS, quiet, to_host, xp
 from .backend import device as named_device
+from .memory import Storage
 from .ops import create
 from .ops.broadcast import OPERANDS, cast
 from .switching import bring_over

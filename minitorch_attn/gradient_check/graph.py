@@ -40,7 +40,7 @@ class Graph:
         self.leaves, self.results, self.problems = leaves, results, []
         self.sizes = numpy.cumsum([0] + [r.array.size for r in results])
         if inspected:
-            for node in {n for r in results for n in _reverse_order(r.graph_node())}:
+            for node in {n for r in results for n in _reverse_order([r.graph_node()])[0]}:
                 if node.backward is not None:
                     node.backward = self.inspect(node, node.backward)
 
@@ -92,7 +92,7 @@ class Graph:
 
     def add(self, kind, message, cause, node):
         """Note a problem with the gradient that goes to `node`, once."""
-        behind = set(_reverse_order(node))
+        behind = set(_reverse_order([node])[0])
         reached = tuple(i for i, leaf in enumerate(self.leaves) if leaf.node in behind)
         problem = Problem(kind, message, cause, reached)
         if problem not in self.problems:

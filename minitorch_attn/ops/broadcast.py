@@ -72,12 +72,11 @@ def as_tensor_pair(x, y):
     RuntimeError
         If the shapes do not fit together.
     """
-    tensors = isinstance(x, Tensor), isinstance(y, Tensor)
-    if tensors == (True, True) and x.array.dtype == y.array.dtype:
+    if isinstance(x, Tensor) and isinstance(y, Tensor) and x.array.dtype == y.array.dtype:
         pass
-    elif tensors[0] and isinstance(y, (int, float)) and x.array.dtype.kind == "f":
-        y = Tensor.wrap(xp.asarray(y, x.array.dtype))  # a number changes no floating-point dtype
-    elif tensors[1] and isinstance(x, (int, float)) and y.array.dtype.kind == "f":
+    elif isinstance(x, Tensor) and keeps_dtype(y, x.array.dtype.kind):
+        y = Tensor.wrap(xp.asarray(y, x.array.dtype))
+    elif isinstance(y, Tensor) and keeps_dtype(x, y.array.dtype.kind):
         x = Tensor.wrap(xp.asarray(x, y.array.dtype))
     else:
         for v in (x, y):
@@ -85,9 +84,15 @@ def as_tensor_pair(x, y):
                 raise TypeError(f"expected a tensor or a number, got {type(v).__name__}; tensor(...) makes one of it")
         dtype = dtypes.result_type(x, y)
         x, y = (cast(v, dtype) if isinstance(v, Tensor) else Tensor.wrap(to_device(v, dtype)) for v in (x, y))
-    if x.array.shape != y.array.shape:
-        check_shapes(x.array.shape, y.array.shape)
-    return x, y, x.array, y.array
+    x_array, y_array = x.array, y.array
+    if x_array.shape != y_array.shape:
+        check_shapes(x_array.shape, y_array.shape)
+    return x, y, x_array, y_array
+
+
+def keeps_dtype(number, kind):
+    """Whether `number` is a plain one and changes no dtype of that kind, which is quicker to see than by `result_type`."""
+    return kind in "if" and (type(number) is int or (type(number) is float and kind == "f"))
 
 
 def check_shapes(a, b):

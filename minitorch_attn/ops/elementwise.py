@@ -59,7 +59,7 @@ def add(x, y, *, alpha=1):
     x, y, xa, ya = as_tensor_pair(x, y)
     z = xa + ya if alpha == 1 else xa + scaled(alpha, ya)
     x_shape, y_shape = xa.shape, ya.shape
-    x_needs, y_needs = x.requires_grad, y.requires_grad
+    x_needs, y_needs = x._requires_grad, y._requires_grad
 
     def backward(g):
         gx = unbroadcast(g, x_shape) if x_needs else None
@@ -95,7 +95,7 @@ def sub(x, y, *, alpha=1):
     x, y, xa, ya = as_tensor_pair(x, y)
     z = xa - ya if alpha == 1 else xa - scaled(alpha, ya)
     x_shape, y_shape = xa.shape, ya.shape
-    x_needs, y_needs = x.requires_grad, y.requires_grad
+    x_needs, y_needs = x._requires_grad, y._requires_grad
 
     def backward(g):
         gx = unbroadcast(g, x_shape) if x_needs else None
@@ -148,7 +148,7 @@ def div(x, y, *, rounding_mode=None):
         xa, ya = float_array(x), float_array(y)
     z = xa / ya
     x_shape, y_shape = xa.shape, ya.shape
-    x_needs, y_needs = x.requires_grad, y.requires_grad
+    x_needs, y_needs = x._requires_grad, y._requires_grad
 
     def backward(g):
         gx = g / ya
@@ -203,7 +203,7 @@ def remainder(x, y):
     check_divisor("remainder", ya)
     z = xp.remainder(xa, ya)
     x_shape, y_shape = xa.shape, ya.shape
-    x_needs, y_needs = x.requires_grad, y.requires_grad
+    x_needs, y_needs = x._requires_grad, y._requires_grad
 
     def backward(g):
         gx = unbroadcast(g, x_shape) if x_needs else None
@@ -226,7 +226,7 @@ def fmod(x, y):
     check_divisor("fmod", ya)
     z = xp.fmod(xa, ya)
     x_shape, y_shape = xa.shape, ya.shape
-    x_needs, y_needs = x.requires_grad, y.requires_grad
+    x_needs, y_needs = x._requires_grad, y._requires_grad
 
     def backward(g):
         gx = unbroadcast(g, x_shape) if x_needs else None
@@ -259,7 +259,7 @@ def pow(x, y):
     else:
         z = power(xa, ya if exponent is None else exponent)
     x_shape, y_shape = xa.shape, ya.shape
-    x_needs, y_needs = x.requires_grad, y.requires_grad
+    x_needs, y_needs = x._requires_grad, y._requires_grad
 
     def backward(g):
         gx = gy = None
@@ -316,7 +316,7 @@ def maximum(x, y):
     x, y, xa, ya = as_tensor_pair(x, y)
     z = xp.maximum(xa, ya)
     x_shape, y_shape = xa.shape, ya.shape
-    x_needs, y_needs = x.requires_grad, y.requires_grad
+    x_needs, y_needs = x._requires_grad, y._requires_grad
 
     def backward(g):
         half = masked(0.5 * g, xa == ya)
@@ -332,7 +332,7 @@ def minimum(x, y):
     x, y, xa, ya = as_tensor_pair(x, y)
     z = xp.minimum(xa, ya)
     x_shape, y_shape = xa.shape, ya.shape
-    x_needs, y_needs = x.requires_grad, y.requires_grad
+    x_needs, y_needs = x._requires_grad, y._requires_grad
 
     def backward(g):
         half = masked(0.5 * g, xa == ya)
@@ -354,7 +354,7 @@ def logaddexp(x, y):
         xa, ya = float_array(x), float_array(y)
     z = xp.logaddexp(xa, ya)
     x_shape, y_shape = xa.shape, ya.shape
-    x_needs, y_needs = x.requires_grad, y.requires_grad
+    x_needs, y_needs = x._requires_grad, y._requires_grad
 
     def backward(g):
         # dz/dx = e^x / (e^x + e^y) = 1 / (1 + e^(y - x)), and 0 where both operands are -inf
@@ -845,7 +845,7 @@ def where(condition, x=None, y=None):
         raise RuntimeError(f"where needs a boolean condition, got {ca.dtype}; write it as a comparison")
     x, y, xa, ya = as_tensor_pair(x, y)
     x_shape, y_shape = xa.shape, ya.shape
-    x_needs, y_needs = x.requires_grad, y.requires_grad
+    x_needs, y_needs = x._requires_grad, y._requires_grad
 
     def backward(g):
         gx = unbroadcast(xp.where(ca, g, 0.0), x_shape) if x_needs else None

@@ -12,8 +12,9 @@ from collections import namedtuple
 import numpy
 
 from .. import dtypes, grad_mode
-from ..autograd import Partial, Storage, Tensor
+from ..autograd import Partial, Tensor
 from ..backend import add_rows, check_index, shares_memory, to_device, to_host, write_entries, xp
+from ..memory import Storage
 from .broadcast import broadcast_tensors, expand, unbroadcast
 from .elementwise import array_of
 from .reduce import axis_of

@@ -135,6 +135,28 @@ def test_true_means_hidden_in_both_masks():
     assert layer(x, x, x, added)[1].tolist() == [[[1.0, 0.0], [1.0, 0.0]]]
 
 
+def test_a_loop_over_heads():
+    """Each head by itself on its own columns, then the output projection; and the weights of each."""
+    mt.manual_seed(0)
+    layer = nn.MultiheadAttention(C, H, batch_first=True).double()
+    layer.in_proj_bias.data, layer.out_proj.bias.data = (mt.tensor(draw(n, seed=5)) for n in (3 * C, C))
+    w, b, w_out, b_out = (p.detach().numpy() for p in (layer.in_proj_weight, layer.in_proj_bias,
+                                                       layer.out_proj.weight, layer.out_proj.bias))
+    x, source = draw(B, T, C), draw(B, S, C, seed=1)
+    y, weights = layer(*map(mt.tensor, (x, source, source)), average_attn_weights=False)
+    _, mean = layer(*map(mt.tensor, (x, source, source)))
+    wanted = np.zeros((B, T, C)) + b_out
+    for h in range(H):
+        q, k, v = (a @ w[rows].T + b[rows] for a, rows in zip((x, source, source), (
+            slice(i * C + h * C // H, i * C + (h + 1) * C // H) for i in range(3))))
+        p = np.exp(q @ k.transpose(0, 2, 1) / math.sqrt(C // H))
+        p /= p.sum(-1, keepdims=True)
+        np.testing.assert_allclose(weights.detach().numpy()[:, h], p, rtol=1e-10)
+        wanted += p @ v @ w_out[:, h * C // H:(h + 1) * C // H].T
+    np.testing.assert_allclose(y.detach().numpy(), wanted, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(mean.detach().numpy(), weights.detach().numpy().mean(1), rtol=1e-10)
+
+
 def test_heads_are_neighbouring_columns():
     layer = nn.MultiheadAttention(4, 2, batch_first=True)
     layer.in_proj_weight.data = mt.cat([mt.zeros(8, 4), mt.eye(4)])

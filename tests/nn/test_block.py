@@ -132,8 +132,33 @@ def test_order_matters_only_with_a_mask_or_positions():
     assert moves_along(plain)
     assert not moves_along(plain, is_causal=True)
     assert not moves_along(nn.TransformerBlock(8, 2, rotary=nn.RotaryEmbedding(4)).double())
-    positions = nn.SinusoidalPositions(8)
-    assert not moves_along(lambda x: plain(positions(x)))
+    for positions in (nn.SinusoidalPositions(8), nn.LearnedPositions(5, 8).double()):
+        assert not moves_along(lambda x, positions=positions: plain(positions(x)))
+    assert not moves_along(plain, attn_mask=nn.ALiBi(2)(5, is_causal=False))
+
+
+def gradient_of_the_last_block(depth, norm_first):
+    """Its length at the start, and the size of what it returns: depth blocks, Xavier's weights, a fixed objective."""
+    mt.manual_seed(0)
+    blocks = nn.ModuleList([nn.TransformerBlock(16, 2, norm_first=norm_first) for _ in range(depth)])
+    for module in blocks.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+    x = mt.randn(8, 11, 16)
+    for block in blocks:
+        x = block(x, is_causal=True)
+    size = (x ** 2).mean().sqrt().item()
+    y = nn.LayerNorm(16)(x) if norm_first else x  # Post-LN has normalised already
+    y.backward(mt.randn(8, 11, 16))
+    return sum((p.grad ** 2).sum().item() for p in blocks[-1].parameters()) ** 0.5, size
+
+
+def test_depth_lowers_the_gradients_of_pre_ln_and_not_of_post_ln():
+    (pre, small), (deep_pre, large) = (gradient_of_the_last_block(depth, True) for depth in (2, 18))
+    (post, size), (deep_post, deep_size) = (gradient_of_the_last_block(depth, False) for depth in (2, 18))
+    assert 2 < pre / deep_pre < 4.5  # the root of 9 times the depth
+    assert 0.67 < post / deep_post < 1.5
+    assert large > 2 * small and size == pytest.approx(1, abs=0.01) and deep_size == pytest.approx(1, abs=0.01)
 
 
 def test_dropout_in_training_only_and_experts_inside():

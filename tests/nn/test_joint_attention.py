@@ -5,7 +5,7 @@ import pytest
 import minitorch_attn as mt
 from minitorch_attn import nn
 from minitorch_attn.nn import functional as F
-from tests.harness import assert_gradients, draw
+from tests.harness import assert_gradients, draw, leaf
 
 
 def made(dims, heads, **options):
@@ -62,6 +62,35 @@ def test_one_stream_reads_and_is_not_read():
     for changed in range(3):
         same = [np.array_equal(a, b) for a, b in zip(before, results(changed))]
         assert same == [i < changed for i in range(3)]
+
+
+def test_what_is_observed_gets_no_gradient_from_the_actions():
+    layer = made((8, 6), 2)
+    observed, actions = leaf(draw(1, 5, 8)), leaf(draw(1, 3, 6))
+    layer((observed, actions), F.block_causal_mask([5, 3]))[0].backward(mt.tensor(draw(1, 5, 8, seed=1)))
+    assert observed.grad.numpy().all()
+    assert actions.grad is None or not actions.grad.numpy().any()
+
+
+@pytest.mark.parametrize("few", [4, 16, 64])
+def test_untrained_the_share_is_that_of_the_number(few):
+    """16 actions, 196 tokens of vision and few of touch, drawn alike: touch gets few / all, whatever the weights."""
+    shares = []
+    for seed in range(8):
+        mt.manual_seed(seed)
+        layer = nn.JointAttention((32, 32, 32), 4, shared=True)
+        _, share = layer([mt.randn(1, n, 32) for n in (196, few, 16)], need_shares=True)
+        shares.append(share.detach().numpy()[0, :, 2, 1].mean())
+    assert np.mean(shares) == pytest.approx(few / (212 + few), rel=0.1)
+
+
+def test_cross_attention_is_joint_attention_with_one_block_of_the_mask():
+    q, k, v = (draw(2, 8, 7, seed=i) for i in range(3))
+    mask = F.block_mask([5, 3], [[False, False], [True, False]])
+    got = F.joint_attention(*([mt.tensor(x[:, :5]), mt.tensor(x[:, 5:])] for x in (q, k, v)), mask)
+    wanted = F.scaled_dot_product_attention(*map(mt.tensor, (q[:, 5:], k[:, :5], v[:, :5])))
+    assert not got[0].numpy().any()
+    np.testing.assert_allclose(got[1].numpy(), wanted.numpy(), rtol=1e-12)
 
 
 def test_order_within_a_stream_does_not_matter_without_positions():

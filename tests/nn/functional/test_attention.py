@@ -239,6 +239,26 @@ def test_scale_is_one_over_the_root_of_the_width():
     np.testing.assert_allclose(p.numpy(), [[0.880797, 0.119203]], atol=1e-6)
 
 
+@pytest.mark.parametrize("d", [4, 16, 64, 256])
+def test_what_the_scale_is_for(d):
+    """Products of random queries and keys have variance d; unscaled, wide heads get one-hot weights, no gradient."""
+    q, k, g = draw(1000, d), draw(61, d, seed=1), draw(1000, 61, seed=2)
+    assert np.sum(draw(20000, d) * draw(20000, d, seed=1), 1).var() / d == pytest.approx(1, abs=0.08)
+    entropy, gradient = {}, {}
+    for scale in (None, 1.0):
+        a = leaf(q @ k.T * (d ** -0.5 if scale is None else scale))
+        p = F.softmax(a, -1)
+        p.backward(mt.tensor(g))
+        p = p.detach().numpy()
+        fused = F.attention_weights(mt.tensor(q), mt.tensor(k), scale=scale).numpy()
+        np.testing.assert_allclose(fused, p, rtol=1e-9, atol=1e-12)
+        entropy[scale] = -np.mean(np.sum(p * np.log(p), 1))
+        gradient[scale] = np.median(np.linalg.norm(a.grad.numpy(), axis=1))
+    assert entropy[None] > 0.8 * math.log(61) and gradient[None] > 0.1  # whatever d
+    assert entropy[1.0] < 6 / d ** 0.5
+    assert d < 256 or gradient[1.0] < 0.2 * gradient[None]
+
+
 # Dtypes and shapes at the edge
 
 @pytest.mark.parametrize("additive", [False, True])
@@ -399,3 +419,18 @@ def test_mixed_or_whole_dtypes_are_refused():
         sdpa(x.long(), x.long(), x.long())
     with pytest.raises(RuntimeError, match="floating-point"):
         F.attention_weights(x, x.double())
+
+
+@pytest.mark.parametrize("k", [1, 3, 7])
+def test_reading_the_k_best_is_a_mask_and_differs_by_what_was_left_out(k):
+    """Retrieval: attention over the k keys with the largest products, against attention over all of them."""
+    queries, keys, values = (mt.tensor(draw(n, 5, seed=i)) for i, n in enumerate((11, 7, 7)))
+    found = (queries @ keys.T).topk(k).indices
+    read = mt.stack([sdpa(q[None], keys[rows], values[rows], scale=1.0)[0] for q, rows in zip(queries, found)])
+    seen = (found[:, :, None] == mt.arange(7)).any(dim=1)  # (11, k, 7) -> (11, 7)
+    assert (seen.sum(dim=1) == k).all()
+    np.testing.assert_allclose(read.numpy(), sdpa(queries, keys, values, seen, scale=1.0).numpy(), atol=1e-13)
+    lost = (F.attention_weights(queries, keys, scale=1.0) * ~seen).sum(dim=1).numpy()
+    apart = np.linalg.norm((read - sdpa(queries, keys, values, scale=1.0)).numpy(), axis=1)
+    longest = np.linalg.norm(values.numpy(), axis=1).max()
+    assert (apart <= 2 * longest * lost + 1e-13).all() and (apart.max() > 1e-3 or k == 7)

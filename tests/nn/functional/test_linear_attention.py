@@ -1,4 +1,6 @@
 """Linear attention: parallel, recurrent and (T, S) forms are one function."""
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -81,3 +83,19 @@ def test_mistakes():
         F.linear_attention(mt.zeros(5, 3), mt.zeros(7, 3), mt.zeros(7, 3), is_causal=True)
     with pytest.raises(RuntimeError, match="leading axes"):
         F.linear_attention(mt.zeros(2, 5, 3), mt.zeros(7, 3), mt.zeros(7, 3))
+
+
+def peak(T):
+    """Bytes that the forward and backward pass need at their worst, results and gradients included."""
+    q, k, v = (leaf(draw(1, T, 16, seed=i).astype("f4")) for i in range(3))
+    tracemalloc.start()
+    try:
+        F.linear_attention(q, k, v, is_causal=True).backward(mt.ones(1, T, 16))
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_is_linear():
+    few, many = peak(512), peak(2048)
+    assert 3 * few < many < 4.5 * few and many < 4 * 2048**2  # less than one (T, T) matrix

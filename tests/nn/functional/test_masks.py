@@ -139,6 +139,17 @@ def test_boolean_and_added_rows_that_hide_all():
     assert weights == [[[0, 0]], [[0.5, 0.5]]]
 
 
+def test_prompts_padded_on_the_left_have_blind_rows_that_stay_out():
+    """The first padding finds nothing but padding: zeros, no gradient, and the tokens as if it were not there."""
+    q, k, v = (leaf(draw(2, 3, 7, 5, seed=i)) for i in range(3))
+    y = F.scaled_dot_product_attention(q, k, v, F.causal_mask(7) & F.padding_mask([4, 7], left=True))
+    alone = F.scaled_dot_product_attention(*(x[:1, :, 3:] for x in (q, k, v)), is_causal=True)
+    np.testing.assert_allclose(y.detach().numpy()[:1, :, 3:], alone.detach().numpy(), rtol=1e-12)
+    y.backward(mt.tensor(draw(2, 3, 7, 5, seed=9)))
+    for x in (y.detach(), q.grad, k.grad, v.grad):
+        assert not x.numpy()[0, :, :3].any() and x.numpy()[0, :, 4:].all() and np.isfinite(x.numpy()).all()
+
+
 def test_a_sample_that_is_all_padding_leaves_the_others_alone():
     q, k, v = (leaf(draw(2, 3, 5, 7, seed=i)) for i in range(3))
     y = F.scaled_dot_product_attention(q, k, v, F.padding_mask([5, 0]))
@@ -159,3 +170,18 @@ def test_blind_padding_rows_stay_out_of_valid_ones_over_two_layers():
         x, short = F.scaled_dot_product_attention(x, x, x, mask), F.scaled_dot_product_attention(short, short, short)
     np.testing.assert_allclose(x.numpy()[:, :, :3], short.numpy(), rtol=1e-12)
     assert not x.numpy()[:, :, 3:].any()
+
+
+@pytest.mark.parametrize("window, dilation", [(1, 1), (3, 1), (3, 2), (2, 5), (11, 3)])
+@pytest.mark.parametrize("T, S", [(11, 11), (5, 11), (11, 5)])
+def test_windowed_attention_reads_the_keys_that_are_named_one_by_one(window, dilation, T, S):
+    q, k, v = draw(T, 3), draw(S, 3, seed=1), draw(S, 2, seed=2)
+    wanted = np.zeros((T, 2))
+    for t in range(T):
+        keys = [s for s in (t + S - T - dilation * i for i in range(window)) if 0 <= s < S]
+        e = np.exp(k[keys] @ q[t] / math.sqrt(3))
+        if keys:
+            wanted[t] = e @ v[keys] / e.sum()
+    mask = F.dilated_mask(T, window, dilation, S)
+    for attend in (F.scaled_dot_product_attention, F.tiled_attention):
+        np.testing.assert_allclose(attend(*map(mt.tensor, (q, k, v)), mask).numpy(), wanted, rtol=1e-12, atol=1e-15)

@@ -60,6 +60,18 @@ def test_one_wave_through_fifty_samples():
         np.testing.assert_allclose(got.numpy()[:, 0], wanted, rtol=2e-6)
 
 
+def test_fifty_samples_of_a_seed():
+    """The predictions that PyTorch makes of the same seed, and those of the formula spelled out."""
+    mt.manual_seed(0)
+    x = mt.sort(mt.rand(50) * 5).values
+    y = 2 * mt.sin(x) + x ** 0.8 + 0.3 * mt.randn(50)
+    at = mt.linspace(0.5, 4.5, 5)
+    got = F.kernel_pooling(at[:, None], x[:, None], y[:, None], 0.3).numpy()[:, 0]
+    np.testing.assert_allclose(got, [1.76, 3.38, 3.25, 1.96, 1.40], atol=0.006)
+    weights = plain_weights(*(a.numpy().astype("f8")[:, None] for a in (at, x)), 0.3)
+    np.testing.assert_allclose(got, weights @ y.numpy(), rtol=2e-6)
+
+
 def test_width_from_nearest_sample_to_the_mean_of_all():
     q, k, v = mt.tensor([[0.4]]), mt.tensor([[0.0], [0.5], [3.0]]), mt.tensor([[1.0], [2.0], [6.0]])
     assert F.kernel_pooling(q, k, v, 1e-3).item() == 2

@@ -27,6 +27,16 @@ def test_sinusoidal_products_depend_on_distance():
         np.testing.assert_allclose(along, along[0], rtol=1e-12)
 
 
+@pytest.mark.parametrize("k", [1, 7])
+def test_a_sinusoidal_shift_is_one_rotation(k):
+    p = F.sinusoidal_table(31, 6, dtype=mt.float64).numpy()
+    rotation = np.zeros((6, 6))
+    for i in range(3):
+        sine, cosine = math.sin(k / 10000 ** (2 * i / 6)), math.cos(k / 10000 ** (2 * i / 6))
+        rotation[2 * i:2 * i + 2, 2 * i:2 * i + 2] = [[cosine, sine], [-sine, cosine]]
+    np.testing.assert_allclose(p[:-k] @ rotation.T, p[k:], atol=1e-13)
+
+
 def test_far_positions_stay_apart():
     far = F.sinusoidal_table(mt.tensor([2048, 2049, 70000]), 8).numpy()
     assert abs(far[0] - far[1]).max() > 0.5 and np.isfinite(far).all()
@@ -67,6 +77,11 @@ def test_alibi_bias():
     assert got.shape == (3, 2, 5) and got.dtype == np.float32
     for h, slope in enumerate([2 ** -4, 2 ** -8, 2 ** -2]):
         assert got[h].tolist() == [[-slope * abs(t + 3 - s) for s in range(5)] for t in range(2)]
+
+
+def test_alibi_depends_on_distance_alone():
+    bias = F.alibi_bias(3, 11).numpy()
+    assert np.array_equal(bias[:, 1:, 1:], bias[:, :-1, :-1]) and len(np.unique(bias[0])) == 11
 
 
 def test_alibi_with_a_causal_mask():

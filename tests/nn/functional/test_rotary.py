@@ -107,6 +107,17 @@ def test_rotary_2d():
     np.testing.assert_allclose(got, wanted, rtol=1e-12)
 
 
+@layouts
+def test_rotary_2d_sees_both_distances(interleaved):
+    cos, sin = F.rotary_tables_2d(3, 5, 8, dtype=mt.float64)
+    q, k = (F.apply_rotary(mt.tensor(draw(1, 8, seed=i)).expand(15, 8), cos, sin, interleaved) for i in range(2))
+    products = (q @ k.T).numpy().reshape(3, 5, 3, 5)
+    one_down_two_on = [products[r, c, r + 1, c + 2] for r in range(2) for c in range(3)]
+    np.testing.assert_allclose(one_down_two_on, one_down_two_on[0], rtol=1e-10)
+    assert products[0, 0, 2, 2] != pytest.approx(products[0, 0, 1, 2], rel=1e-3)
+    assert products[0, 0, 1, 3] != pytest.approx(products[0, 0, 1, 2], rel=1e-3)
+
+
 def test_rotary_mistakes():
     for call in (lambda: F.rotary_tables(3, 5), lambda: F.rotary_tables_2d(2, 3, 6), lambda: F.rotary(mt.zeros(2, 5))):
         with pytest.raises(ValueError, match=r"even|4 must divide"):

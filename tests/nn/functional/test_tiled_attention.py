@@ -1,4 +1,5 @@
 """Attention by tiles: equal to the plain kernel with every mask, and in memory linear in the length."""
+import importlib
 import math
 import tracemalloc
 
@@ -11,6 +12,7 @@ from tests.harness import assert_gradients, draw, gradients, leaf
 
 INF = math.inf
 tiled, plain = F.tiled_attention, F.scaled_dot_product_attention
+Tiles = importlib.import_module("minitorch_attn.nn.functional.tiled_attention").Tiles  # the name means the function
 KINDS = {
     "nothing hidden": lambda T, S: None,
     "boolean": lambda T, S: draw(T, S, seed=4) > 0.3,
@@ -194,3 +196,29 @@ def test_memory_is_linear():
     few, many = (peak(lambda *x: tiled(*x, is_causal=True, tile=64), T) for T in (512, 2048))
     assert 2 * few < many < 5 * few  # four times the length; the tiles themselves weigh the same in both
     assert many < 0.1 * peak(lambda *x: plain(*x, is_causal=True), 2048)
+
+
+def test_tiles_that_a_window_hides_are_not_visited(monkeypatch):
+    visited = []
+    scores = Tiles.scores
+    monkeypatch.setattr(Tiles, "scores", lambda self, *at: visited.append(at) or scores(self, *at))
+
+    def tiles(T, **rule):
+        visited.clear()
+        tiled(*[mt.zeros(T, 1) for _ in range(3)], tile=16, **rule)
+        return len(visited)
+
+    assert (tiles(128), tiles(256)) == (8**2, 16**2)
+    assert (tiles(128, is_causal=True), tiles(256, is_causal=True)) == (8 * 9 // 2, 16 * 17 // 2)
+    assert tiles(256, window=16) <= 2 * 16  # a row of tiles reaches 16 keys back: one tile more than its own
+    assert tiles(512, window=16) <= 2 * 32
+
+
+def test_a_dilated_window_is_a_window_for_each_remainder():
+    q, k, v = map(mt.tensor, arrays(12, 12))
+
+    def comb(x):  # (..., T, D) -> (..., 3, T/3, D)
+        return x.unflatten(-2, (-1, 3)).transpose(-2, -3)
+
+    y = tiled(comb(q), comb(k), comb(v), window=2, tile=2).transpose(-2, -3).flatten(-3, -2)
+    np.testing.assert_allclose(y.numpy(), plain(q, k, v, F.dilated_mask(12, 2, 3)).numpy(), rtol=1e-12)
