@@ -36,8 +36,10 @@ from .nn.functional import log_softmax, relu, softmax
 from .ops import *
 from .random import *
 from .switching import use_backend
+from .threads import get_num_threads, set_num_threads
 from . import methods
 from .torch_names import *
+from .profile import profile
 
 __version__ = "0.1.0"
 

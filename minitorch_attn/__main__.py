@@ -3,6 +3,7 @@ import argparse
 import sys
 
 from .backend import DEVICE_KINDS
+from .profile_report import SORTS
 from .switching import use_backend
 
 __all__ = ["main"]
@@ -20,6 +21,13 @@ def seed(text):
     if not text.isdecimal() or int(text) >= 2**64:
         raise argparse.ArgumentTypeError(f"needs a whole number from 0 to 2**64 - 1, got {text!r}")
     return int(text)
+
+
+def add_script(command):
+    """Let a command take a script and the script's own arguments."""
+    command.add_argument("script", metavar="SCRIPT.py")
+    rest = command.add_argument("arguments", metavar="ARGS", nargs=argparse.REMAINDER, help="handed on as they are")
+    rest.required = False  # else a missing script is reported as missing arguments too
 
 
 def parser():
@@ -41,9 +49,14 @@ def parser():
 
     about = "run a PyTorch script, unmodified, on this library"
     run = commands.add_parser("run", parents=[library], help=about, description=about.capitalize() + ".")
-    run.add_argument("script", metavar="SCRIPT.py")
-    rest = run.add_argument("arguments", metavar="ARGS", nargs=argparse.REMAINDER, help="handed on as they are")
-    rest.required = False  # else a missing script is reported as missing arguments too
+    add_script(run)
+
+    about = "run a PyTorch script and show where its time and memory go, by operation and line"
+    profile = commands.add_parser("profile", parents=[library], help=about, description=about.capitalize() + ".")
+    profile.add_argument("--sort", choices=SORTS, default="total", help="what the table is sorted by (default: total)")
+    profile.add_argument("--top", type=positive, metavar="N", help="show N operations, the others as one row")
+    profile.add_argument("--json", metavar="FILE", help="write everything measured to this file too")
+    add_script(profile)
 
     about = "check the gradients of operations and layers"
     check = commands.add_parser("gradcheck", parents=[library], help=about,
@@ -71,12 +84,16 @@ def main(arguments=None):
     if command == "demo":
         from .demo import demo
         return demo(**asked)
-    if command == "run":
-        from .run import run_script
+    if command in ("run", "profile"):
         rest = asked["arguments"]
         if arguments[-len(rest) - 1] == "--":  # argparse drops it, but it stands after the script and so belongs to it
-            rest = ["--", *rest]
-        return run_script(asked["script"], rest)
+            asked["arguments"] = ["--", *rest]
+    if command == "run":
+        from .run import run_script
+        return run_script(asked["script"], asked["arguments"])
+    if command == "profile":
+        from .profile import profile_script
+        return profile_script(**asked)
     if command == "gradcheck":
         from .gradient_check.checkup import checkup
         return checkup([] if asked["all"] else asked["names"], asked["against"])

@@ -12,7 +12,7 @@ import operator
 import weakref
 
 from . import dtypes, grad_mode
-from .backend import quiet, shares_memory, to_device, xp
+from .backend import is_view, quiet, to_device, xp
 from .memory import Storage, clock
 
 
@@ -242,7 +242,7 @@ class Tensor:
                 x.check_current()
             if x._requires_grad:
                 tracked = True
-        shared = view and shares_memory(array, inputs[0].array)
+        shared = view and is_view(array, inputs[0].array)
         result = Tensor.wrap(array, inputs[0].storage if shared else None)
         if tracked and backward is not None and grad_mode.enabled:
             parents, storages = [], []

@@ -7,6 +7,8 @@ import inspect
 import os
 import sys
 
+import numpy
+
 enabled = True     # operations on tensors that require grad are recorded in a graph
 recording = False  # each node notes the line of the program that made it
 anomaly = False    # backward raises at the first NaN
@@ -114,8 +116,9 @@ def is_grad_enabled():
 
 
 def calling_line():
-    """The line of the program outside this package that runs now, as "file:line"."""
-    package, frame = os.path.dirname(__file__) + os.sep, sys._getframe(1)
-    while frame.f_back and frame.f_code.co_filename.startswith(package):
+    """The line of the program outside this package, and NumPy's `errstate` around it, that runs now: "file:line"."""
+    passed_over = tuple(os.path.dirname(module.__file__) + os.sep for module in (sys.modules[__package__], numpy))
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_code.co_filename.startswith(passed_over):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"

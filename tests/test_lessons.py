@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-TRAININGS = {"10_seq2seq", "11_transformer_dates", "12_bert_poems", "13_vit", "14_llama", "15_sequence_layers"}
+TRAININGS = {"08_blocks", "09_positions", "10_seq2seq", "11_transformer_dates", "12_bert_poems", "13_vit", "14_llama",
+             "15_sequence_layers"}
 LESSONS = sorted((pathlib.Path(__file__).resolve().parents[1] / "lessons").glob("[0-9]*.py"))
 
 

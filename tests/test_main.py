@@ -15,8 +15,8 @@ def test_info_prints():
     assert got.returncode == 0 and got.stdout.startswith("minitorch_attn") and got.stderr == ""
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["run", "--help"], ["gradcheck", "--help"],
-                                       ["info", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["run", "--help"], ["profile", "--help"],
+                                       ["gradcheck", "--help"], ["info", "--help"]])
 def test_help_names_the_command_that_was_called(arguments, capsys):
     with pytest.raises(SystemExit) as end:
         main(arguments)
@@ -28,7 +28,8 @@ def test_help_names_the_command_that_was_called(arguments, capsys):
     (["demo", "--steps", "many"], "many"), (["demo", "--seed", "-1"], "-1"),
     (["demo", "--seed", str(2**64)], str(2**64)), (["demo", "--colour"], "--colour"),
     (["demo", "--backend", "jax"], "jax"),
-    (["run"], "SCRIPT.py"),
+    (["run"], "SCRIPT.py"), (["profile"], "SCRIPT.py"), (["profile", "--sort", "colour", "x.py"], "colour"),
+    (["profile", "--top", "0", "x.py"], "from 1 on, got '0'"),
     (["gradcheck", "--against", "jax"], "jax"), (["info", "more"], "more")])
 def test_wrong_input_is_named_and_ends_with_status_2(arguments, named, capsys):
     with pytest.raises(SystemExit) as end:
@@ -41,6 +42,23 @@ def test_both_ways_to_call_it_are_the_same_program():
     from importlib.metadata import entry_points
     script, = entry_points(group="console_scripts", name="minitorch-attn")
     assert script.load() is main
+
+
+@pytest.mark.parametrize("command", ["run", "profile"])
+@pytest.mark.parametrize("rest", [[], ["--"], ["--", "a"], ["a", "--", "b"], ["--", "--"], ["--sort", "name"]])
+def test_a_script_gets_its_arguments_as_they_are(command, rest, tmp_path, capsys):
+    script = tmp_path / "script.py"
+    script.write_text("import sys\nprint(sys.argv[1:])\n")
+    assert main([command, str(script), *rest]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"{rest}"
+
+
+@pytest.mark.parametrize("rest", [[], ["--"], ["--", "a"], ["a", "--", "b"], ["--", "--"]])
+def test_a_script_gets_its_arguments_as_they_are(rest, tmp_path, capsys):
+    script = tmp_path / "script.py"
+    script.write_text("import sys\nprint(sys.argv[1:])\n")
+    assert main(["run", str(script), *rest]) == 0
+    assert capsys.readouterr().out == f"{rest}\n"
 
 
 @pytest.mark.parametrize("rest", [[], ["--"], ["--", "a"], ["a", "--", "b"], ["--", "--"]])

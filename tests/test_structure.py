@@ -12,9 +12,9 @@ PACKAGE = pathlib.Path(minitorch_attn.__file__).parent
 
 # From the ground up. A name ending in "/" is a folder whose files may also import each other, without a circle.
 LAYERS = """
-differences backend dtypes grad_mode random autograd switching ops/ methods nn/functional/ gradient_check/ nn/ optim/
-data models/ text/ datasets/ generate checkpoint distributed/ torch_bridge plot torch_names __init__ run info demo
-__main__
+differences backend threads dtypes grad_mode random memory autograd switching ops/ methods nn/functional/
+gradient_check/ nn/ optim/ data models/ text/ datasets/ generate checkpoint distributed/ torch_bridge plot torch_names
+run profile_report profile __init__ info demo __main__
 """.split()
 
 FILES = sorted(p.relative_to(PACKAGE) for p in PACKAGE.rglob("*.py"))

@@ -6,6 +6,7 @@ import numpy
 from .. import dtypes
 from ..autograd import Tensor
 from ..backend import to_device, xp
+from ..threads import matrix_product
 
 __all__ = ["broadcast_tensors", "broadcast_to", "expand", "expand_as"]
 
@@ -25,9 +26,10 @@ def sum_axes(a, axes):
     shape = [1 if i in axes else n for i, n in enumerate(a.shape)]
     if axes == tuple(range(len(axes))) and len(axes) < a.ndim and a.flags.c_contiguous:
         rows = math.prod(a.shape[:len(axes)])
-        return (xp.ones(rows, a.dtype) @ a.reshape(rows, -1)).reshape(shape)  # (n, m) -> (m,)
+        return matrix_product(xp.ones((1, rows), a.dtype), a.reshape(rows, -1)).reshape(shape)  # (n, m) -> (1, m)
     if axes == (a.ndim - 1,) and a.shape[-1] <= 256 and a.flags.c_contiguous:
-        return (a.reshape(-1, a.shape[-1]) @ xp.ones(a.shape[-1], a.dtype)).reshape(shape)  # (n, m) -> (n,)
+        rows = a.reshape(-1, a.shape[-1])
+        return matrix_product(rows, xp.ones((a.shape[-1], 1), a.dtype)).reshape(shape)  # (n, m) -> (n, 1)
     return xp.sum(a, axis=axes, keepdims=True)
 
 
@@ -91,7 +93,7 @@ def as_tensor_pair(x, y):
 
 
 def keeps_dtype(number, kind):
-    """Whether `number` is a plain one and changes no dtype of that kind, which is quicker to see than by `result_type`."""
+    """Whether `number` is a plain one and changes no dtype of that kind, seen faster than by `result_type`."""
     return kind in "if" and (type(number) is int or (type(number) is float and kind == "f"))
 
 

@@ -76,7 +76,8 @@ def as_item(item):
     if item is None or item is Ellipsis or type(item) is int:
         return item
     if isinstance(item, slice):
-        start, stop, step = (None if v is None else operator.index(v) for v in (item.start, item.stop, item.step))
+        start, stop, step = [v if v is None or type(v) is int else operator.index(v)
+                             for v in (item.start, item.stop, item.step)]
         if step is not None and step < 1:
             raise ValueError(f"a slice's step must be at least 1, got {step}; to reverse use flip()")
         return slice(start, stop, step)

@@ -5,7 +5,7 @@
 import functools
 import math
 
-from ... import backend, dtypes
+from ... import backend, dtypes, grad_mode
 from ...autograd import Tensor
 from ...backend import quiet, xp
 from ...ops.broadcast import cast, sum_axes
@@ -207,6 +207,7 @@ def written(op, y, x, backward, inplace):
 
 # Smooth rectifiers and gates
 
+@quiet
 @through_float32
 def gelu(x, approximate="none"):
     """x Phi(x), where Phi(x) = (1 + erf(x / sqrt 2)) / 2 is the chance that a standard normal number is below x.
@@ -234,19 +235,22 @@ def gelu(x, approximate="none"):
     cdf = backend.erf(xa * math.sqrt(0.5))
     cdf += 1
     cdf *= 0.5
+    slope = None
+    if grad_mode.enabled and x.requires_grad:
+        # d/dx x Phi(x) = Phi(x) + x phi(x), with the density phi(x) = e^(-x^2 / 2) / sqrt(2 pi). Made at once and kept
+        # in place of both x and Phi(x): one array less until backward, and one pass there.
+        slope = xa * xa
+        slope *= -0.5
+        slope = xp.exp(slope)
+        slope *= 1 / math.sqrt(2 * math.pi)
+        slope *= xa
+        slope += cdf
+    cdf *= xa
 
     def backward(g):
-        # d/dx x Phi(x) = Phi(x) + x phi(x), with the density phi(x) = e^(-x^2 / 2) / sqrt(2 pi)
-        gx = xa * xa
-        gx *= -0.5
-        gx = xp.exp(gx)
-        gx *= 1 / math.sqrt(2 * math.pi)
-        gx *= xa
-        gx += cdf
-        gx *= g
-        return (gx,)
+        return (g * slope,)
 
-    return Tensor.from_op("gelu", xa * cdf, (x,), backward)
+    return Tensor.from_op("gelu", cdf, (x,), backward)
 
 
 @quiet

@@ -12,6 +12,7 @@ from ...backend import quiet, xp
 from ...ops.broadcast import as_tensor_pair, sum_axes, unbroadcast
 from ...ops.elementwise import clamp_min, div
 from ...ops.reduce import axis_of, norm
+from ...threads import matrix_product
 from .activation import through_float32
 
 __all__ = ["batch_norm", "cosine_similarity", "group_norm", "layer_norm", "normalize", "rms_norm"]
@@ -50,15 +51,15 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     n = math.prod(tail)
     w = xp.ones(n, x.dtype) if weight is None else weight.array.reshape(n)
     rows = x.array.reshape(math.prod(shape[:len(shape) - len(tail)]), n)  # (..., *tail) -> (N, n)
-    ones = xp.ones(n, x.dtype)
-    mean = rows @ ones / n
-    x_hat = rows - mean[:, None]
-    variance = xp.einsum("ij,ij->i", x_hat, x_hat) / n + eps
+    ones = xp.ones((n, 1), x.dtype)
+    mean = matrix_product(rows, ones) / n  # (N, n) -> (N, 1)
+    x_hat = rows - mean
+    variance = xp.einsum("ij,ij->i", x_hat, x_hat)[:, None] / n + eps
     far = mean_is_coarse(mean, variance)
     if bool(far.any()):
-        x_hat -= xp.where(far, x_hat @ ones / n, 0.0)[:, None]
-        variance = xp.einsum("ij,ij->i", x_hat, x_hat) / n + eps
-    r = 1 / xp.sqrt(variance)[:, None]
+        x_hat -= xp.where(far, x_hat @ ones / n, 0.0)
+        variance = xp.einsum("ij,ij->i", x_hat, x_hat)[:, None] / n + eps
+    r = 1 / xp.sqrt(variance)
     x_hat *= r
     y = x_hat * w
     if bias is not None:
@@ -71,8 +72,9 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
         # The means and gw, gb are products with vectors; this is faster on rows than `standardised_backward`.
         g = g.reshape(x_hat.shape)
         t = g * x_hat
-        ones, share = xp.ones(len(t), g.dtype), w / n
-        gw, gb, mean_h, mean_hx = ones @ t, ones @ g, (g @ share)[:, None], (t @ share)[:, None]
+        ones, share = xp.ones((1, len(t)), g.dtype), (w / n)[:, None]
+        gw, gb = matrix_product(ones, t), matrix_product(ones, g)  # (N, n) -> (1, n)
+        mean_h, mean_hx = matrix_product(g, share), matrix_product(t, share)  # -> (N, 1)
         lost = xp.multiply(x_hat, mean_hx, out=t)  # what h loses; t's memory is used again
         lost += mean_h
         gx = g * w
@@ -117,8 +119,8 @@ def rms_norm(x, normalized_shape, weight=None, eps=None):
     w = xp.ones(n, x.dtype) if weight is None else weight.array.reshape(n)
     rows = x.array.reshape(math.prod(shape[:len(shape) - len(tail)]), n)  # (..., *tail) -> (N, n)
     eps = float(xp.finfo(x.dtype).eps) if eps is None else eps
-    r = 1 / xp.sqrt(xp.einsum("ij,ij->i", rows, rows) / n + eps)
-    y = rows * r[:, None]
+    r = 1 / xp.sqrt(xp.einsum("ij,ij->i", rows, rows) / n + eps)[:, None]  # (N, 1)
+    y = rows * r
     y *= w
     present = (True, weight is not None)
 
@@ -126,10 +128,10 @@ def rms_norm(x, normalized_shape, weight=None, eps=None):
         # With h = g w: gx = r h - x r^3 mean(h x), where the second part is what x contributes through r.
         g = g.reshape(rows.shape)
         t = g * rows
-        gw, mean_hx = r @ t, t @ (w / n)
-        through_r = xp.multiply(rows, (r ** 3 * mean_hx)[:, None], out=t)  # t's memory is used again
+        gw, mean_hx = matrix_product(r.T, t), matrix_product(t, (w / n)[:, None])
+        through_r = xp.multiply(rows, r ** 3 * mean_hx, out=t)  # t's memory is used again
         gx = g * w
-        gx *= r[:, None]
+        gx *= r
         gx -= through_r
         return tuple(compress((gx.reshape(shape), gw.reshape(tail)), present))
 

@@ -332,3 +332,87 @@ def test_average_pooling_of_large_float16_numbers():
 def test_sizes_that_make_no_sense_are_named(name, call):
     with pytest.raises(RuntimeError, match=name):
         call(mt.ones(1, 2, 5, 5), mt.ones(2, 2, 2, 2))
+
+
+@pytest.mark.parametrize("options", [dict(padding=1), dict(padding=1, ceil_mode=True), dict(ceil_mode=True)])
+def test_max_pooling_never_chooses_the_padding(options):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    x = np.full((2, 3, 3, 3), -np.inf, "f4")
+    x[0, 0, 0, 1] = 1
+    a = mt.tensor(x, requires_grad=True)
+    b = torch.tensor(x, requires_grad=True)
+    y, index = F.max_pool2d(a, 2, 2, return_indices=True, **options)
+    z, wanted = torch.nn.functional.max_pool2d(b, 2, 2, return_indices=True, **options)
+    np.testing.assert_array_equal(index.numpy(), wanted.numpy())
+    g = draw(*y.shape).astype("f4")
+    y.backward(mt.tensor(g))
+    z.backward(torch.tensor(g))
+    np.testing.assert_array_equal(a.grad.numpy(), b.grad.numpy())
+
+
+def test_max_pooling_lets_an_infinite_gradient_through_to_the_largest_alone():
+    x = mt.tensor([[[0.0, -1.0]]], requires_grad=True)
+    F.max_pool1d(x, 2).sqrt().sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [[[np.inf, 0]]])
+
+
+def test_average_pooling_of_large_float16_numbers():
+    x = mt.full((1, 1, 4, 4), 30000.0, dtype=mt.float16)
+    assert float(F.avg_pool2d(x, 4)) == float(F.avg_pool1d(x[0], 4)[0, 0, 0]) == 30000
+    assert F.avg_pool2d(x, 4).dtype == mt.float16
+
+
+@pytest.mark.parametrize("name, call", [
+    ("dilation", lambda x, w: F.conv2d(x, w, dilation=0)), ("stride", lambda x, w: F.conv2d(x, w, stride=(1, 2, 3))),
+    ("stride", lambda x, w: F.conv2d(x, w, stride=0)), ("padding", lambda x, w: F.conv2d(x, w, padding=-1)),
+    ("padding", lambda x, w: F.conv2d(x, w, padding="foo")), ("padding", lambda x, w: F.max_pool2d(x, 2, padding=-1)),
+    ("dilation", lambda x, w: F.max_pool2d(x, 2, 1, 0, 0)), ("stride", lambda x, w: F.max_pool2d(x, 2, 0)),
+    ("dilation", lambda x, w: F.unfold(x, 2, dilation=0)), ("kernel_size", lambda x, w: F.unfold(x, 0)),
+    ("kernel_size", lambda x, w: F.avg_pool2d(x, (2, 0))), ("stride", lambda x, w: F.conv1d(x[0], w[0], stride=1.5)),
+    ("padding", lambda x, w: F.conv1d(x[0], w[0], padding="foo")),
+    ("divisor_override", lambda x, w: F.avg_pool2d(x, 2, divisor_override=0))])
+def test_sizes_that_make_no_sense_are_named(name, call):
+    with pytest.raises(RuntimeError, match=name):
+        call(mt.ones(1, 2, 5, 5), mt.ones(2, 2, 2, 2))
+
+
+@pytest.mark.parametrize("options", [dict(padding=1), dict(padding=1, ceil_mode=True), dict(ceil_mode=True)])
+def test_max_pooling_never_chooses_the_padding(options):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    x = np.full((2, 3, 3, 3), -np.inf, "f4")
+    x[0, 0, 0, 1] = 1
+    a = mt.tensor(x, requires_grad=True)
+    b = torch.tensor(x, requires_grad=True)
+    y, index = F.max_pool2d(a, 2, 2, return_indices=True, **options)
+    z, wanted = torch.nn.functional.max_pool2d(b, 2, 2, return_indices=True, **options)
+    np.testing.assert_array_equal(index.numpy(), wanted.numpy())
+    g = draw(*y.shape).astype("f4")
+    y.backward(mt.tensor(g))
+    z.backward(torch.tensor(g))
+    np.testing.assert_array_equal(a.grad.numpy(), b.grad.numpy())
+
+
+def test_max_pooling_lets_an_infinite_gradient_through_to_the_largest_alone():
+    x = mt.tensor([[[0.0, -1.0]]], requires_grad=True)
+    F.max_pool1d(x, 2).sqrt().sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [[[np.inf, 0]]])
+
+
+def test_average_pooling_of_large_float16_numbers():
+    x = mt.full((1, 1, 4, 4), 30000.0, dtype=mt.float16)
+    assert float(F.avg_pool2d(x, 4)) == float(F.avg_pool1d(x[0], 4)[0, 0, 0]) == 30000
+    assert F.avg_pool2d(x, 4).dtype == mt.float16
+
+
+@pytest.mark.parametrize("name, call", [
+    ("dilation", lambda x, w: F.conv2d(x, w, dilation=0)), ("stride", lambda x, w: F.conv2d(x, w, stride=(1, 2, 3))),
+    ("stride", lambda x, w: F.conv2d(x, w, stride=0)), ("padding", lambda x, w: F.conv2d(x, w, padding=-1)),
+    ("padding", lambda x, w: F.conv2d(x, w, padding="foo")), ("padding", lambda x, w: F.max_pool2d(x, 2, padding=-1)),
+    ("dilation", lambda x, w: F.max_pool2d(x, 2, 1, 0, 0)), ("stride", lambda x, w: F.max_pool2d(x, 2, 0)),
+    ("dilation", lambda x, w: F.unfold(x, 2, dilation=0)), ("kernel_size", lambda x, w: F.unfold(x, 0)),
+    ("kernel_size", lambda x, w: F.avg_pool2d(x, (2, 0))), ("stride", lambda x, w: F.conv1d(x[0], w[0], stride=1.5)),
+    ("padding", lambda x, w: F.conv1d(x[0], w[0], padding="foo")),
+    ("divisor_override", lambda x, w: F.avg_pool2d(x, 2, divisor_override=0))])
+def test_sizes_that_make_no_sense_are_named(name, call):
+    with pytest.raises(RuntimeError, match=name):
+        call(mt.ones(1, 2, 5, 5), mt.ones(2, 2, 2, 2))

@@ -378,3 +378,75 @@ def test_cross_entropy_is_right_after_a_write_to_the_classes():
     t.fill_(4)
     loss.backward()
     assert mt.equal(z.grad, wanted)
+
+
+@pytest.mark.parametrize("call", [
+    lambda x, w: F.cross_entropy(x, mt.tensor([0, 2]), w, label_smoothing=0.1),
+    lambda x, w: F.cross_entropy(x, mt.softmax(x.detach(), -1), w),
+    lambda x, w: F.binary_cross_entropy(mt.sigmoid(x), mt.ones_like(x), w),
+    lambda x, w: F.binary_cross_entropy_with_logits(x, mt.ones_like(x), w),
+    lambda x, w: F.binary_cross_entropy_with_logits(x, mt.ones_like(x), pos_weight=w)])
+def test_a_weight_overwritten_before_backward_is_noticed(call):
+    w = mt.tensor(draw(3, low=0.5, high=2))
+    loss = call(leaf(draw(2, 3)), w)
+    w.mul_(10)
+    with pytest.raises(RuntimeError, match="modified in place"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div",
+                                  "binary_cross_entropy_with_logits"])
+def test_float16_losses_of_many_elements_stay_finite(name):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    x, t = (20 * draw(60, 101, seed=i, low=1, high=2).astype("f2") for i in range(2))
+    got = getattr(F, name)(mt.tensor(x), mt.tensor(t))
+    wanted = getattr(torch.nn.functional, name)(torch.tensor(x).float(), torch.tensor(t).float()).half()
+    assert got.dtype == mt.float16 and np.isfinite(float(got))
+    np.testing.assert_allclose(float(got), float(wanted), rtol=1e-3)
+
+
+def test_float16_with_float32_gives_float32():
+    assert F.mse_loss(mt.ones(3, dtype=mt.float16), mt.ones(3)).dtype == mt.float32
+
+
+def test_weights_of_another_dtype_are_converted():
+    x = leaf(draw(2, 3).astype("f4"))
+    w = mt.tensor(draw(3, low=0.5, high=2))
+    F.binary_cross_entropy_with_logits(x, mt.ones_like(x), w, pos_weight=w).backward()
+    assert x.grad.dtype == mt.float32
+
+
+@pytest.mark.parametrize("call", [
+    lambda x, w: F.cross_entropy(x, mt.tensor([0, 2]), w, label_smoothing=0.1),
+    lambda x, w: F.cross_entropy(x, mt.softmax(x.detach(), -1), w),
+    lambda x, w: F.binary_cross_entropy(mt.sigmoid(x), mt.ones_like(x), w),
+    lambda x, w: F.binary_cross_entropy_with_logits(x, mt.ones_like(x), w),
+    lambda x, w: F.binary_cross_entropy_with_logits(x, mt.ones_like(x), pos_weight=w)])
+def test_a_weight_overwritten_before_backward_is_noticed(call):
+    w = mt.tensor(draw(3, low=0.5, high=2))
+    loss = call(leaf(draw(2, 3)), w)
+    w.mul_(10)
+    with pytest.raises(RuntimeError, match="modified in place"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div",
+                                  "binary_cross_entropy_with_logits"])
+def test_float16_losses_of_many_elements_stay_finite(name):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    x, t = (20 * draw(60, 101, seed=i, low=1, high=2).astype("f2") for i in range(2))
+    got = getattr(F, name)(mt.tensor(x), mt.tensor(t))
+    wanted = getattr(torch.nn.functional, name)(torch.tensor(x).float(), torch.tensor(t).float()).half()
+    assert got.dtype == mt.float16 and np.isfinite(float(got))
+    np.testing.assert_allclose(float(got), float(wanted), rtol=1e-3)
+
+
+def test_float16_with_float32_gives_float32():
+    assert F.mse_loss(mt.ones(3, dtype=mt.float16), mt.ones(3)).dtype == mt.float32
+
+
+def test_weights_of_another_dtype_are_converted():
+    x = leaf(draw(2, 3).astype("f4"))
+    w = mt.tensor(draw(3, low=0.5, high=2))
+    F.binary_cross_entropy_with_logits(x, mt.ones_like(x), w, pos_weight=w).backward()
+    assert x.grad.dtype == mt.float32

@@ -301,3 +301,53 @@ def test_batch_norm_of_float16_moves_the_running_statistics():
     assert y.dtype == mean.dtype == mt.float16
     np.testing.assert_allclose(mean.numpy(), 0.1 * x.astype("f8").mean(0), rtol=2e-3)
     np.testing.assert_allclose(var.numpy(), 0.9 + 0.1 * x.astype("f8").var(0, ddof=1), rtol=2e-3)
+
+
+@pytest.mark.parametrize("c", [1.0, 1e4, 12345.678, 1e6])
+@pytest.mark.parametrize("n", [7, 49, 768])
+def test_equal_numbers_become_zeros(n, c):
+    x = mt.full((2, n), c)
+    assert float(abs(F.layer_norm(x, (n,))).max()) < 1e-3
+    assert float(abs(F.group_norm(x.reshape(2, 1, n), 1)).max()) < 1e-3
+    assert float(abs(F.batch_norm(x.reshape(-1, 1), None, None, training=True)).max()) < 1e-3
+
+
+def test_a_small_spread_around_a_large_mean_is_kept():
+    x = (1e4 + 1e-2 * draw(5, 768)).astype("f4")
+    wide = x.astype("f8")
+    wanted = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(F.layer_norm(mt.tensor(x), (768,)).numpy(), wanted, atol=1e-3)
+
+
+def test_batch_norm_of_float16_moves_the_running_statistics():
+    x = (3 + draw(11, 2)).astype("f2")
+    mean, var = mt.zeros(2, dtype=mt.float16), mt.ones(2, dtype=mt.float16)
+    y = F.batch_norm(mt.tensor(x), mean, var, training=True)
+    assert y.dtype == mean.dtype == mt.float16
+    np.testing.assert_allclose(mean.numpy(), 0.1 * x.astype("f8").mean(0), rtol=2e-3)
+    np.testing.assert_allclose(var.numpy(), 0.9 + 0.1 * x.astype("f8").var(0, ddof=1), rtol=2e-3)
+
+
+@pytest.mark.parametrize("c", [1.0, 1e4, 12345.678, 1e6])
+@pytest.mark.parametrize("n", [7, 49, 768])
+def test_equal_numbers_become_zeros(n, c):
+    x = mt.full((2, n), c)
+    assert float(abs(F.layer_norm(x, (n,))).max()) < 1e-3
+    assert float(abs(F.group_norm(x.reshape(2, 1, n), 1)).max()) < 1e-3
+    assert float(abs(F.batch_norm(x.reshape(-1, 1), None, None, training=True)).max()) < 1e-3
+
+
+def test_a_small_spread_around_a_large_mean_is_kept():
+    x = (1e4 + 1e-2 * draw(5, 768)).astype("f4")
+    wide = x.astype("f8")
+    wanted = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(F.layer_norm(mt.tensor(x), (768,)).numpy(), wanted, atol=1e-3)
+
+
+def test_batch_norm_of_float16_moves_the_running_statistics():
+    x = (3 + draw(11, 2)).astype("f2")
+    mean, var = mt.zeros(2, dtype=mt.float16), mt.ones(2, dtype=mt.float16)
+    y = F.batch_norm(mt.tensor(x), mean, var, training=True)
+    assert y.dtype == mean.dtype == mt.float16
+    np.testing.assert_allclose(mean.numpy(), 0.1 * x.astype("f8").mean(0), rtol=2e-3)
+    np.testing.assert_allclose(var.numpy(), 0.9 + 0.1 * x.astype("f8").var(0, ddof=1), rtol=2e-3)
