@@ -340,6 +340,6 @@ class Tensor:
 
     def check_current(self):
         """Raise if a recorded write through another tensor has left these values behind."""
-        if self.storage.is_out_of_date(self.array):
+        if self.storage.replaced and self.storage.is_out_of_date(self.array):
             raise RuntimeError("this tensor shares memory with one that was written in place while in a graph, so "
                                "its values are out of date; write to it before taking views, or view a clone()")

@@ -246,9 +246,11 @@ def __float__(x):
 
 @method("__index__")
 def __index__(x):
-    if x.dtype.kind == "f" or x.array.size != 1:
+    array = x.array
+    if array.dtype.kind == "f" or array.size != 1:
         raise TypeError(f"only one whole number can be an index, got a tensor {x.dtype} of shape {x.shape}")
-    return int(item(x))
+    x.check_current()
+    return int(array.item())
 
 
 @method("__len__")

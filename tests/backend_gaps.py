@@ -6,6 +6,7 @@ tests that would hold, but are left out for the time they take; they have to exi
 """
 
 NO_WEAKREF = "dpnp's arrays cannot be referred to weakly, which is how the test sees that one is gone"
+UNSEEN = "tracemalloc does not see a device's memory, by which the test measures"
 COPIES = "from_numpy copies to the device, so that the two cannot share memory"
 EXPAND_COPIES = "expand copies, because dpnp's matrix products refuse arrays in which one entry stands for many"
 
@@ -14,12 +15,16 @@ GAPS = {
     "dpnp": {
         "tests/test_autograd.py::TestMemory::test_graph_goes_without_the_collector": NO_WEAKREF,
         "tests/test_autograd.py::TestMemory::test_values_no_backward_needs_are_freed_at_once": NO_WEAKREF,
+        "tests/models/test_gpt.py::test_training_does_not_grow_without_the_collector": UNSEEN,
+        "tests/nn/functional/test_tiled_attention.py::test_memory_is_linear": UNSEEN,
         "tests/ops/test_broadcast.py::test_expand_is_a_view": EXPAND_COPIES,
         "tests/ops/test_create.py::test_as_tensor_and_from_numpy_share_memory_where_they_can": COPIES,
         "tests/ops/test_elementwise.py::test_special_pairs[floor_divide]":
             "dpnp floors a negative quotient that underflows to -0, NumPy and PyTorch to -1",
     },
     "cupy": {
+        "tests/models/test_gpt.py::test_training_does_not_grow_without_the_collector": UNSEEN,
+        "tests/nn/functional/test_tiled_attention.py::test_memory_is_linear": UNSEEN,
         "tests/ops/test_create.py::test_as_tensor_and_from_numpy_share_memory_where_they_can": COPIES,
     },
 }

@@ -81,7 +81,7 @@ def demo(backend, seconds):
 
 def time_training(name, library):
     """In this process: the median milliseconds of a step of one of the benchmark's trainings."""
-    from benchmarks.__main__ import TRAININGS
+    from benchmarks.trainings import TRAININGS
     torch = importlib.import_module(library)
     wait = torch.cuda.synchronize
     if library == "torch":

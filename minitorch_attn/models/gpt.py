@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 from .. import dtypes, nn
 from ..nn import functional as F
-from ..ops import arange, cat, ones
+from ..ops import arange, ones
 
-__all__ = ["GPT", "GPTConfig", "KVCache"]
+__all__ = ["GPT", "GPTCache", "GPTConfig"]
 
 
 @dataclass
@@ -50,34 +50,27 @@ class GPTConfig:
     tied: bool = True
 
 
-class KVCache:
+class GPTCache:
     """The keys and values of the tokens that a GPT has read so far, layer by layer.
 
-    Reading on then costs the new tokens only: ``model(new_ids, cache=cache)`` adds theirs.
+    Reading on then costs the new tokens only: ``model(new_ids, cache=cache)`` adds theirs. Gradients do not pass
+    through it, so it is for use under no_grad().
     """
 
-    def __init__(self):
-        self.keys, self.values = {}, {}  # layer -> (B, H, S, D)
+    def __init__(self, config):
+        self.layers = [nn.KVCache(config.block_size) for _ in range(config.n_layer)]
 
     def __len__(self):
         """How many tokens have been read: S."""
-        return self.keys[0].shape[2] if self.keys else 0
-
-    def extend(self, layer, k, v):
-        """Append the new `k` and `v` (B, H, T, D) of one layer and return all of them, (B, H, S, D)."""
-        if layer in self.keys:
-            k = cat([self.keys[layer], k], dim=2)  # (B, H, S-T, D), (B, H, T, D) -> (B, H, S, D)
-            v = cat([self.values[layer], v], dim=2)
-        self.keys[layer], self.values[layer] = k, v
-        return k, v
+        return len(self.layers[0])
 
 
 class CausalSelfAttention(nn.Module):
     """Each token gathers from itself and the tokens before it, in H heads side by side."""
 
-    def __init__(self, config, layer):
+    def __init__(self, config):
         super().__init__()
-        self.layer, self.n_head, self.dropout = layer, config.n_head, config.dropout
+        self.n_head, self.dropout = config.n_head, config.dropout
         self.qkv = nn.Linear(config.n_embd, 3 * config.n_embd)
         self.proj = nn.Linear(config.n_embd, config.n_embd)
         self.drop = nn.Dropout(config.dropout)
@@ -89,9 +82,9 @@ class CausalSelfAttention(nn.Module):
         qkv = qkv.view(B, T, 3, self.n_head, C // self.n_head)                # -> (B, T, 3, H, D)
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)                        # -> three of (B, H, T, D)
         if cache is not None:
-            k, v = cache.extend(self.layer, k, v)                             # (B, H, T, D) -> (B, H, S, D)
-        no_past = T == k.shape[2]  # then the kernel knows the mask itself
-        mask = None if no_past else causal_mask(T, k.shape[2])
+            k, v = cache.append(k, v)                                         # (B, H, T, D) -> (B, H, S, D)
+        no_past = T == k.shape[2]  # then the kernel knows the mask itself; and a single token sees all there is
+        mask = None if no_past or T == 1 else causal_mask(T, k.shape[2])
         y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=no_past,
                                            dropout_p=self.dropout if self.training else 0.0)
         y = y.transpose(1, 2).reshape(B, T, C)                                # (B, H, T, D) -> (B, T, C)
@@ -122,9 +115,9 @@ class MLP(nn.Module):
 class Block(nn.Module):
     """Attention, then the feed-forward net, each on a normalised copy and added to the residual stream (Pre-LN)."""
 
-    def __init__(self, config, layer):
+    def __init__(self, config):
         super().__init__()
-        self.ln_1, self.attn = nn.LayerNorm(config.n_embd), CausalSelfAttention(config, layer)
+        self.ln_1, self.attn = nn.LayerNorm(config.n_embd), CausalSelfAttention(config)
         self.ln_2, self.mlp = nn.LayerNorm(config.n_embd), MLP(config)
 
     def forward(self, x, cache=None, need_weights=False):
@@ -156,7 +149,7 @@ class GPT(nn.Module):
         self.tok_emb = nn.Embedding(config.vocab_size, config.n_embd)
         self.pos_emb = nn.Embedding(config.block_size, config.n_embd)
         self.drop = nn.Dropout(config.dropout)
-        self.blocks = nn.ModuleList([Block(config, layer) for layer in range(config.n_layer)])
+        self.blocks = nn.ModuleList([Block(config) for _ in range(config.n_layer)])
         self.ln_f = nn.LayerNorm(config.n_embd)
         self.head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
         self.apply(self.init_weights)
@@ -177,7 +170,7 @@ class GPT(nn.Module):
 
     def new_cache(self):
         """A cache of nothing, for `forward` to fill."""
-        return KVCache()
+        return GPTCache(self.config)
 
     def forward(self, ids, targets=None, cache=None, need_weights=False):
         """Logits for the token after each one of `ids`, and their loss.
@@ -187,7 +180,7 @@ class GPT(nn.Module):
         ids : Tensor (B, T), integers in [0, V)
         targets : Tensor (B, T), integers, optional
             The token that does come next; -100 where no answer counts.
-        cache : KVCache, optional
+        cache : GPTCache, optional
             Of the tokens before `ids`; their keys and values are used, and those of `ids` added.
         need_weights : bool
             Whether to return what every head attends to.
@@ -211,8 +204,8 @@ class GPT(nn.Module):
         self.check(ids, targets, past)
         x = self.tok_emb(ids) + self.pos_emb(arange(past, past + T))          # (B, T) -> (B, T, C)
         x, weights = self.drop(x), []
-        for block in self.blocks:
-            x, w = block(x, cache, need_weights)
+        for layer, block in enumerate(self.blocks):
+            x, w = block(x, None if cache is None else cache.layers[layer], need_weights)
             weights.append(w)
         logits = self.head(self.ln_f(x))                                      # (B, T, C) -> (B, T, V)
         loss = None

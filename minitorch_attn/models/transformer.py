@@ -258,7 +258,7 @@ class Transformer(nn.Module):
             logp = logp.masked_fill(done[:, None], -math.inf).masked_fill(done[:, None] & is_pad, 0.0)
             total = (scores[:, :, None] + logp.view(B, W, V)).flatten(1)      # -> (B, W*V)
             scores, best = total.topk(W, dim=1)                               # -> (B, W)
-            rows, token = (first + best // V).flatten(), (best % V).view(-1, 1)
+            rows, token = (first + best // V).flatten(), (best % V).reshape(-1, 1)
             for own, _ in cache or ():  # what is kept of the source is the same for all beams of a row
                 own.reorder(rows)
             ids, length, done = cat([ids[rows], token], dim=1), length[rows] + (~done[rows]).float(), done[rows]

@@ -18,7 +18,7 @@ from ..memory import Storage
 from .broadcast import broadcast_tensors, expand, unbroadcast
 from .elementwise import array_of
 from .reduce import axis_of
-from .shape import reshape, same_layout
+from .shape import piece_of, reshape, same_layout
 
 __all__ = [
     "argwhere", "bincount", "gather", "getitem", "index_add", "index_copy", "index_fill", "index_select",
@@ -190,6 +190,8 @@ def getitem(x, index):
     ValueError
         If a slice steps backwards.
     """
+    if type(index) is slice and x.ndim:  # the commonest, and it needs no more
+        return piece_of("getitem", x, (as_item(index),))
     return read("getitem", x, place_of(x.shape, index))
 
 

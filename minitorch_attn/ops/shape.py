@@ -390,7 +390,9 @@ def chunk(x, chunks, dim=0):
 
 def unbind(x, dim=0):
     """All entries along `dim`, which goes: (2, 3), 0 -> two of (3,)."""
-    return tuple(select(x, dim, i) for i in range(x.shape[axis_of(dim, x.ndim)]))
+    dim = axis_of(dim, x.ndim)
+    before = (slice(None),) * dim
+    return tuple([piece_of("unbind", x, (*before, i)) for i in range(x.shape[dim])])
 
 
 def diagonal(x, offset=0, dim1=0, dim2=1):

@@ -185,7 +185,7 @@ def class_targets(name, input, target, weight, ignore_index):
     if target.dtype.kind not in "iu" or input.ndim == 0 or target.shape != samples:
         raise RuntimeError(f"{name} needs input (N, C, ...) and target (N, ...) of class indices, got {input.shape} "
                            f"and {target.dtype}{target.shape}; the classes are the second axis of input")
-    z, t = by_class(input.array), target.array.reshape(-1)
+    z, t = by_class(input.array), target.array.reshape(-1).astype("int64")  # `ignore_index` may be negative
     keep = t != ignore_index
     t = xp.where(keep, t, 0)
     check_index(t, z.shape[1], "target")
