@@ -1,15 +1,14 @@
 """What this installation consists of: versions, the array library, and what multiplies matrices for it."""
-import ctypes
 import importlib.metadata
 import os
-import pathlib
 import platform
 
 import numpy
 
 from .backend import xp
+from .threads import get_num_threads
 
-__all__ = ["blas", "describe", "threads", "version_of"]
+__all__ = ["blas", "describe", "version_of"]
 
 OPTIONAL = ("torch", "scipy", "safetensors", "cupy-cuda12x", "dpnp", "mpi4py", "pytest", "sphinx", "jupytext")
 
@@ -28,22 +27,6 @@ def blas():
     return f"{found.get('name', 'unknown')} {found.get('version', '')}".strip()
 
 
-def threads():
-    """How many threads that library uses, as a sentence part.
-
-    OpenBLAS, which comes inside NumPy's wheels, is asked; of another library only the environment is known.
-    """
-    for path in (pathlib.Path(numpy.__file__).parents[1] / "numpy.libs").glob("*openblas*"):
-        library = ctypes.CDLL(str(path))
-        for name in ("scipy_openblas_get_num_threads64_", "openblas_get_num_threads64_", "openblas_get_num_threads"):
-            if hasattr(library, name):
-                return str(getattr(library, name)())
-    named = [f"{name}={os.environ[name]}" for name in
-             ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-             if name in os.environ]
-    return ", ".join(named) or "not set in the environment"
-
-
 def cores():
     """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -58,7 +41,7 @@ def describe():
         ("matplotlib", version_of("matplotlib") or "not installed"),
         ("array library", xp.name),
         ("BLAS", blas()),
-        ("BLAS threads", threads()),
+        ("BLAS threads", str(get_num_threads())),
         ("processors", cores()),
         *[(name, version) for name in OPTIONAL if (version := version_of(name))],
     ]

@@ -143,6 +143,18 @@ class TestMemory:
             a.grad += 1
         assert b.grad.tolist() == [1.0] and seed.tolist() == [1.0]
 
+    def test_one_array_given_to_two_inputs(self):
+        a, b = leaf(1.0), leaf(2.0)
+
+        def backward(g):
+            both = g * 3
+            return both, both
+
+        Tensor.from_op("both", a.array + b.array, (a, b), backward).backward()
+        with mt.no_grad():
+            a.grad += 1
+        assert a.grad.tolist() == [4.0] and b.grad.tolist() == [3.0]
+
     def test_same_gradient_for_two_uses(self):
         a = leaf(1.0)
         b = a + a

@@ -51,19 +51,3 @@ def test_a_script_gets_its_arguments_as_they_are(command, rest, tmp_path, capsys
     script.write_text("import sys\nprint(sys.argv[1:])\n")
     assert main([command, str(script), *rest]) == 0
     assert capsys.readouterr().out.splitlines()[0] == f"{rest}"
-
-
-@pytest.mark.parametrize("rest", [[], ["--"], ["--", "a"], ["a", "--", "b"], ["--", "--"]])
-def test_a_script_gets_its_arguments_as_they_are(rest, tmp_path, capsys):
-    script = tmp_path / "script.py"
-    script.write_text("import sys\nprint(sys.argv[1:])\n")
-    assert main(["run", str(script), *rest]) == 0
-    assert capsys.readouterr().out == f"{rest}\n"
-
-
-@pytest.mark.parametrize("rest", [[], ["--"], ["--", "a"], ["a", "--", "b"], ["--", "--"]])
-def test_a_script_gets_its_arguments_as_they_are(rest, tmp_path, capsys):
-    script = tmp_path / "script.py"
-    script.write_text("import sys\nprint(sys.argv[1:])\n")
-    assert main(["run", str(script), *rest]) == 0
-    assert capsys.readouterr().out == f"{rest}\n"

@@ -4,7 +4,6 @@ from collections import Counter
 
 from ..autograd import Tensor
 from ..backend import xp
-from ..threads import matrix_product
 from .broadcast import unbroadcast
 from .elementwise import add, array_of, mul
 from .reduce import axis_of, sum
@@ -47,7 +46,7 @@ def matmul(x, y):
     if one_matrix:
         A = A.reshape(math.prod(rows), A.shape[-1])  # (..., M, K) -> (R, K): one large product, not many small ones
     try:
-        Z = matrix_product(A, B)
+        Z = xp.matmul(A, B)
     except ValueError:
         raise RuntimeError(f"shapes {x_shape} and {y_shape} do not fit in a matrix product: the last axis of the "
                            "first must be as long as the second-to-last of the second (or its only one), and the axes "
@@ -65,9 +64,9 @@ def matmul(x, y):
         G = g.reshape(Z_shape)
         gx = gy = None
         if B is not None:
-            gx = unbroadcast(matrix_product(G, B.swapaxes(-1, -2)), A_shape).reshape(x_shape)
+            gx = unbroadcast(xp.matmul(G, B.swapaxes(-1, -2)), A_shape).reshape(x_shape)
         if A is not None:
-            gy = unbroadcast(matrix_product(A.swapaxes(-1, -2), G), B_shape).reshape(y_shape)
+            gy = unbroadcast(xp.matmul(A.swapaxes(-1, -2), G), B_shape).reshape(y_shape)
         return gx, gy
 
     return Tensor.from_op("matmul", Z.reshape(shape), (x, y), backward)

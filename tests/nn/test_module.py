@@ -324,13 +324,3 @@ class TestCopiesAndPrinting:
 def test_a_name_that_is_no_text_is_reported():
     with pytest.raises(RuntimeError, match="Unexpected key\\(s\\) in state_dict: 3"):
         Linear(1, 2).load_state_dict({3: mt.ones(1)})
-
-
-def test_a_name_that_is_no_text_is_reported():
-    with pytest.raises(RuntimeError, match="Unexpected key\\(s\\) in state_dict: 3"):
-        Linear(1, 2).load_state_dict({3: mt.ones(1)})
-
-
-def test_a_name_that_is_no_text_is_reported():
-    with pytest.raises(RuntimeError, match="Unexpected key\\(s\\) in state_dict: 3"):
-        Linear(1, 2).load_state_dict({3: mt.ones(1)})

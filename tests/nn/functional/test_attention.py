@@ -434,3 +434,25 @@ def test_reading_the_k_best_is_a_mask_and_differs_by_what_was_left_out(k):
     apart = np.linalg.norm((read - sdpa(queries, keys, values, scale=1.0)).numpy(), axis=1)
     longest = np.linalg.norm(values.numpy(), axis=1).max()
     assert (apart <= 2 * longest * lost + 1e-13).all() and (apart.max() > 1e-3 or k == 7)
+
+
+@pytest.mark.parametrize("top", [9.9, 10.1, 31.0, 60.0, 100.0, -31.0, -104.0, -1000.0])
+def test_scores_of_any_size_keep_their_digits(top):
+    """Scores around `top`, in float32, with and without large values and small gradients; against float64."""
+    q, k = np.ones((1, 1)), top + np.array([[0.0], [-1.0], [0.5]])
+    v, g = np.array([[1e27], [2e27], [0.0]]), np.array([[1e-30]])
+    found = []
+    for kind in ("f4", "f8"):
+        inputs = [mt.tensor(a.astype(kind), requires_grad=True) for a in (q, k, v)]
+        y = F.scaled_dot_product_attention(*inputs, scale=1.0)
+        y.backward(mt.tensor(g.astype(kind)))
+        found.append([y.detach().numpy(), *[x.grad.numpy() for x in inputs[1:]]])
+    for single, double in zip(*found):
+        np.testing.assert_allclose(single, double, rtol=1e-5 * max(1, abs(top) / 30))
+
+
+def test_small_and_large_scores_in_one_call():
+    scores = np.array([[-40.0, -41, -40.5], [0, 1, 2], [50, 49, 51]])
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    got = F.attention_weights(mt.tensor(scores.astype("f4")), mt.eye(3), scale=1.0)
+    np.testing.assert_allclose(got.numpy(), e / e.sum(-1, keepdims=True), rtol=1e-5)

@@ -94,33 +94,3 @@ def test_a_refused_write_in_place_draws_nothing():
     with pytest.raises(RuntimeError, match="leaf"):
         F.dropout(w, inplace=True)
     assert mt.get_rng_state() == before
-
-
-@pytest.mark.parametrize("p", [0.999, 0.9999, 0.99999])
-def test_the_mean_stays_near_p_1(p):
-    mt.manual_seed(0)
-    n = 2_000_000
-    assert abs(float(F.dropout(mt.ones(n), p).mean()) - 1) < 5 / np.sqrt(n * (1 - p))
-
-
-def test_a_refused_write_in_place_draws_nothing():
-    w = leaf(draw(3))
-    before = mt.get_rng_state()
-    with pytest.raises(RuntimeError, match="leaf"):
-        F.dropout(w, inplace=True)
-    assert mt.get_rng_state() == before
-
-
-@pytest.mark.parametrize("p", [0.999, 0.9999, 0.99999])
-def test_the_mean_stays_near_p_1(p):
-    mt.manual_seed(0)
-    n = 2_000_000
-    assert abs(float(F.dropout(mt.ones(n), p).mean()) - 1) < 5 / np.sqrt(n * (1 - p))
-
-
-def test_a_refused_write_in_place_draws_nothing():
-    w = leaf(draw(3))
-    before = mt.get_rng_state()
-    with pytest.raises(RuntimeError, match="leaf"):
-        F.dropout(w, inplace=True)
-    assert mt.get_rng_state() == before

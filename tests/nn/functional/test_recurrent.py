@@ -237,19 +237,3 @@ def test_an_empty_batch(layer):
     y = net(mt.zeros(5, 0, 3))[0]
     y.sum().backward()
     assert y.shape == (5, 0, 4) and not net.weight_hh_l0.grad.numpy().any()
-
-
-@pytest.mark.parametrize("layer", [mt.nn.RNN, mt.nn.GRU, mt.nn.LSTM])
-def test_an_empty_batch(layer):
-    net = layer(3, 4)
-    y = net(mt.zeros(5, 0, 3))[0]
-    y.sum().backward()
-    assert y.shape == (5, 0, 4) and not net.weight_hh_l0.grad.numpy().any()
-
-
-@pytest.mark.parametrize("layer", [mt.nn.RNN, mt.nn.GRU, mt.nn.LSTM])
-def test_an_empty_batch(layer):
-    net = layer(3, 4)
-    y = net(mt.zeros(5, 0, 3))[0]
-    y.sum().backward()
-    assert y.shape == (5, 0, 4) and not net.weight_hh_l0.grad.numpy().any()
