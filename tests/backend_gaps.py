@@ -36,6 +36,7 @@ TOO_LONG = {
     "numpy": {},
     "dpnp": {
         "tests/models/test_bert.py::test_it_learns_a_rule_that_needs_both_sides": STEPS,
+        "tests/models/test_gpt.py::test_time_per_token_stays_flat_with_the_cache": CLOCK,
         "tests/models/test_llama.py::test_it_learns_to_repeat": STEPS,
         "tests/models/test_llama.py::test_time_per_token_stays_flat_with_the_cache": CLOCK,
         "tests/models/test_seq2seq.py::test_it_learns_to_reverse_short_sequences": STEPS,

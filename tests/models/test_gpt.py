@@ -1,5 +1,6 @@
 import gc
 import math
+import time
 import tracemalloc
 
 import numpy as np
@@ -257,3 +258,16 @@ def test_training_does_not_grow_without_the_collector():
         tracemalloc.stop()
         gc.enable()
     assert held[0] > 0 and held[1] == held[0]
+
+
+@pytest.mark.timed
+def test_time_per_token_stays_flat_with_the_cache():
+    mt.manual_seed(0)
+    model, times = GPT(GPTConfig(vocab_size=V, block_size=1001, n_layer=2, n_head=2, n_embd=32)), []
+    with mt.no_grad():
+        cache = model.new_cache()
+        for _ in range(1000):
+            began = time.thread_time()
+            model(mt.tensor([[3]]), cache=cache)
+            times.append(time.thread_time() - began)
+    assert np.quantile(times[950:], 0.25) < 1.5 * np.quantile(times[75:125], 0.25)
