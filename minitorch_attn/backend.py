@@ -243,6 +243,16 @@ def write_entries(target, index, values):
     target[index] = values
 
 
+def masked(g, mask):
+    """The gradient array `g` where `mask` holds, else 0, also where g is infinite.
+
+    On the processor a product takes a fifth of the time of `where`; only where it gives NaN is that needed.
+    """
+    if xp.name == "numpy" and numpy.isfinite(numpy.sum(y := g * mask)):
+        return y
+    return xp.where(mask, g, 0.0)
+
+
 # erf(x) = x / sqrt(x^2 + s(x^2)^-4) to 1.1e-7 relative for all x, and x p(x^2) / q(x^2) to 3e-17 for |x| <= 5.93,
 # where erf rounds to 1. s, p and q are polynomials, lowest power first; all coefficients are positive, so nothing
 # cancels. They are minimax fits by Lawson's reweighted least squares on Chebyshev points of x^2 in 70 digits (mpmath).

@@ -186,7 +186,8 @@ def package_arrays(kind):
             continue
         for attribute, value in list(vars(module).items()):
             reached = [value, *gc.get_referents(value)] if not isinstance(value, types.ModuleType) else [vars(value)]
-            reached += [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]
+            if isinstance(value, types.FunctionType):
+                reached += [cell.cell_contents for cell in value.__closure__ or ()]
             found += [f"{name}.{attribute}" for v in reached
                       if isinstance(v, kind) or (isinstance(v, Tensor) and isinstance(SLOT.__get__(v), kind))]
     return found

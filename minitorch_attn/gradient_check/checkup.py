@@ -1,8 +1,10 @@
 """The table over every operation and layer: against finite differences, and against PyTorch where it is installed."""
 import difflib
 import importlib
+import math
 import sys
 import time
+import traceback
 from typing import NamedTuple
 
 import numpy
@@ -43,6 +45,29 @@ class Row(NamedTuple):
     seconds: float
     report: object
 
+    @property
+    def verdict(self):
+        """What the table says."""
+        return "ok" if self.ok else "WRONG" if hasattr(self.report, "ok") else "RAISES"
+
+    def told(self):
+        """What is wrong, below the table."""
+        if getattr(self.report, "ok", False):
+            return (f"{self.name}: finite differences agree, but PyTorch's values or gradients differ by "
+                    f"{self.against:.0e} of the largest entry")
+        return str(self.report)
+
+
+def row_of(name, against):
+    """`check_up`, and if that raises a row that says so."""
+    began = time.perf_counter()
+    try:
+        return check_up(name, against)
+    except Exception as error:  # whatever a broken operation may raise; the other rows are of use all the same
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return Row(name, False, math.nan, None, time.perf_counter() - began,
+                   f"{name} raised {type(error).__name__}: {error} ({place.filename}, line {place.lineno})")
+
 
 def base(name):
     """The name of the operation itself, without what tells samples apart."""
@@ -60,9 +85,8 @@ def flattened(arguments):
 
     def put(values):
         values = iter(values)
-        return [[next(values) for _ in a] if isinstance(a, list) else next(values)
-                if isinstance(a, numpy.ndarray) else a
-                for a in arguments]
+        return [[next(values) for _ in a] if isinstance(a, list) else
+                next(values) if isinstance(a, numpy.ndarray) else a for a in arguments]
 
     return arrays, put
 
@@ -73,15 +97,15 @@ def operation(library, name, put, kwargs):
     functional = library.nn.functional
     kwargs = {k: v for k, v in kwargs.items() if k != "_fixed"}
     special = {
-        "T": lambda x: x.T, "contiguous": lambda x: x.T.contiguous(), "mT": lambda x: x.mT, "getitem": lambda x,
-        index: x[index],
+        "T": lambda x: x.T, "contiguous": lambda x: x.T.contiguous(), "mT": lambda x: x.mT,
+        "getitem": lambda x, index: x[index],
         "gelu_tanh": lambda x, **k: functional.gelu(x, **k), "unfold_windows": lambda x, k: functional.unfold(x, k),
         "unfold": lambda x, *a: x.unfold(*a), "setitem": written, "rsub": library.rsub,
         "einsum": lambda *x, equation: library.einsum(equation, *x), "stack": lambda x: library.stack(x, 1),
         "meshgrid": lambda x, indexing: library.meshgrid(*x, indexing=indexing),
         "expand": lambda x, size: x.expand(*size), "norm": lambda x, p, dim: library.norm(x, p, dim),
-        "cumsum": lambda x, dim: library.cumsum(x, dim), "lstm_cell": lambda x, state, *w: functional.lstm_cell(
-            x, tuple(state), *w),
+        "cumsum": lambda x, dim: library.cumsum(x, dim),
+        "lstm_cell": lambda x, state, *w: functional.lstm_cell(x, tuple(state), *w),
     }
     if name in special:
         function = special[name]
@@ -260,9 +284,8 @@ def checkup(chosen=(), against=None):
     unknown = [name for name in chosen if name not in known]
     if unknown:
         near = [n for u in unknown for n in difflib.get_close_matches(u, known, 3)]
-        print(f"minitorch-attn gradcheck: there is no {', '.join(unknown)}" + (f"; perhaps {', '.join(near)}"
-                                                                               if near else
-              ""), file=sys.stderr)
+        hint = f"; perhaps {', '.join(near)}" if near else ""
+        print(f"minitorch-attn gradcheck: there is no {', '.join(unknown)}{hint}", file=sys.stderr)
         return 2
     torch = None
     if against is not None:
@@ -275,13 +298,12 @@ def checkup(chosen=(), against=None):
     print(f"{'':44} {'differences':>12} {'PyTorch':>9} {'seconds':>8}")
     asked = [name for name in names() if not chosen or base(name) in chosen]
     for name in asked:
-        row = check_up(name, torch)
+        row = row_of(name, torch)
         compared = "-" if row.against is None else f"{row.against:.0e}"
-        print(f"{row.name:38} {'ok' if row.ok else 'WRONG':5} {row.error:12.0e} {compared:>9} {row.seconds:8.2f}",
-              flush=True)
+        print(f"{row.name:37} {row.verdict:6} {row.error:12.0e} {compared:>9} {row.seconds:8.2f}", flush=True)
         wrong += [] if row.ok else [row]
     for row in wrong:
-        print(f"\n{row.report}")
+        print(f"\n{row.told()}")
     count = len(asked)
     print(f"\n{count - len(wrong)} of {count} right, {time.perf_counter() - began:.0f} s")
     return 1 if wrong else 0

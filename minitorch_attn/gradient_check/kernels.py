@@ -8,6 +8,8 @@ import math
 
 import numpy
 
+__all__ = ["attention_parts", "coupled_parts", "normalization_parts"]
+
 SAME = 1e-7  # how well a form must fit to count as recognised
 
 
@@ -51,7 +53,7 @@ def normalization_parts(case):
     With p = w r the Jacobian is J_ij = p_i (d_ij - alpha / n - s c_i c_j) in each group of n entries, where c is the
     centred x and alpha 1, or c is x and alpha 0.
     """
-    groups = groups_of(case.J) if case.alike and case.point.uses(case.i) < 2 else None
+    groups = groups_of(case.J) if case.alike and len(case.point.uses(case.i)) < 2 else None
     for centred in (True, False) if groups is not None else ():
         found = fit_normalization(case, groups, centred)
         if found is None:
@@ -68,7 +70,7 @@ def normalization_parts(case):
             yield "missing_mean_path", "", own
             return
         r = numpy.sqrt(s * groups.shape[1])
-        yield "missing_factor", "1 / standard deviation (or root mean square, or length)", case.J / r
+        yield "wrong_factor", "1 / standard deviation (or root mean square, or length) is missing", case.J / r
         x_hat, w = c * r, p / r
         for axes, together in other_groups(case.x.shape, groups):
             n = together.sum(axis=0)
@@ -111,7 +113,7 @@ def fit_row(parts, row):
 
 def coupled_parts(case):
     """Forms like softmax, where in each group J = diag(a) - b c^T: a part of its own and one through a common sum."""
-    groups = groups_of(case.J) if case.alike and case.point.uses(case.i) < 2 else None
+    groups = groups_of(case.J) if case.alike and len(case.point.uses(case.i)) < 2 else None
     if groups is None or any(fit_normalization(case, groups, centred) for centred in (True, False)):
         return
     N = case.x.size
@@ -169,8 +171,8 @@ def attention_parts(case):
         ("missing_cross_term", "softmax's sum over the keys"): P * gP,
         ("diagonal_only", "of softmax's Jacobian"): P * (1 - P) * gP,
         ("wrong_axis", "softmax's sum runs over the queries"): P * (gP - (P * gP).sum(axis=-2, keepdims=True)),
-        ("missing_factor", "the attention weights"): gP - delta,
-        ("missing_factor", "softmax's derivative altogether"): gP + numpy.zeros_like(P),
+        ("wrong_factor", "the attention weights are missing"): gP - delta,
+        ("wrong_factor", "softmax's derivative is missing altogether"): gP + numpy.zeros_like(P),
     }
     right, gv = P * (gP - delta), P.swapaxes(-1, -2) @ U
     if q.shape[-2] == k.shape[-2]:
@@ -198,7 +200,7 @@ def attention_gradient(case, q, k, scale, gS, gv):
 
 def recognise_attention(case):
     """q, k, v, scale, the weights, and the weights without any mask (or None); None if this is not attention."""
-    inputs = [case.subject.input_array(slot, case.point.arrays) for slot in range(len(case.subject.inputs))]
+    inputs = [case.subject.input_array(slot, case.point) for slot in range(len(case.subject.inputs))]
     floats = [a is not None and a.dtype.kind == "f" and a.ndim > 1 for a in inputs]
     if case.y is None or floats[:2] != [True, True] or inputs[0].shape[-1] != inputs[1].shape[-1]:
         return None
@@ -218,6 +220,7 @@ def recognise_attention(case):
     return None
 
 
+@numpy.errstate(all="ignore")
 def weights(q, k, scale, mask):
     """softmax(scale q k^T + mask), zero in rows that see nothing."""
     scores = scale * q @ k.swapaxes(-1, -2)

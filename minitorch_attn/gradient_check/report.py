@@ -10,6 +10,7 @@ from .causes import CAUSES
 __all__ = ["ArgumentReport", "GradReport", "Guard"]
 
 WIDTH = 80
+BROKEN = {"backward_raised", "not_repeatable", "shared_memory"}  # guards that are about the backward
 
 
 @dataclass
@@ -40,6 +41,7 @@ class ArgumentReport:
     uncertainty : how far off the finite differences themselves may be, entry by entry
     where : where the wrong entries are, in words
     kinks : how many entries stand on a kink, where there is no gradient to compare with
+    tested : whether anything was compared that a wrong gradient would not pass
     """
     name: str
     shape: tuple
@@ -57,13 +59,14 @@ class ArgumentReport:
     step: float = 0.0
     where: str = ""
     kinks: int = 0
+    tested: bool = True
 
     @property
     def error(self):
         """The largest difference between the two gradients."""
         if self.analytic is None or not self.analytic.size:
             return 0.0
-        return float(numpy.abs(self.analytic - self.numeric).max())
+        return float(numpy.nan_to_num(numpy.abs(self.analytic - self.numeric), nan=numpy.inf).max())
 
     @property
     def head(self):
@@ -76,7 +79,9 @@ class ArgumentReport:
         if self.ok:
             doubt = float(self.uncertainty.max(initial=0)) if self.uncertainty is not None else 0.0
             kinks = f", {self.kinks} on a kink" if self.kinks else ""
-            return [f"{head} ok     off by {self.error:.0e}, differences by {doubt:.0e}{kinks}"]
+            if not self.tested:
+                return [f"{head} untested{kinks}"]
+            return [f"{head} ok     error {self.error:.0e}, uncertain by {doubt:.0e}{kinks}"]
         named = f"likely cause: {self.cause}" if self.cause != "unclear" else "cause unclear"
         return [f"{head} WRONG  {named}", *self.findings()]
 
@@ -86,16 +91,17 @@ class ArgumentReport:
             i = self.worst_index
             at = ", ".join(f"{name} {k}" for name, k in zip(self.axes, i) if not name.startswith("axis "))
             place = f"{self.name}[{', '.join(map(str, i))}]" if i else self.name
-            yield f"    worst entry  {place}" + (f"  ({at})" if at else "")
+            yield f"    worst entry  {place}" + (f"  ({at})" if at else "") + ", for a random g"
             yield f"    backward     {self.analytic[i]:+.9e}"
-            yield f"    differences  {self.numeric[i]:+.9e}, within {self.uncertainty[i]:.0e} (step {self.step:.0e})"
+            doubt = f"to within {self.uncertainty[i]:.0e} (differences, step {self.step:.0e})"
+            yield f"    true value   {self.numeric[i]:+.9e}, {doubt}"
         if self.where and self.worst_index is not None:
             yield f"    where        {self.where}"
         told = CAUSES[self.cause]
         meaning = told.meaning + (f": {self.detail}" if self.detail else "")
         if self.factor is not None and self.cause == "factor":
-            meaning = f"the gradient is {self.factor:.6g} times the true one" + (f" ({self.detail})"
-                                                                                 if self.detail else "")
+            detail = f" ({self.detail})" if self.detail else ""
+            meaning = f"the gradient is {self.factor:.6g} times the true one{detail}"
         yield from wrapped("    meaning      ", meaning)
         if self.cause == "unclear" and self.explanations:
             yield from wrapped("    candidates   ", "; ".join(sorted({c for c, _ in self.explanations})))
@@ -142,6 +148,8 @@ class GradReport:
         wrong = sum(not a.ok for a in self.arguments)
         if wrong:
             return f"WRONG, {wrong} of {len(self.arguments)}"
+        if any(g.kind in BROKEN and g.fatal for g in self.guards):
+            return "WRONG: the backward is broken"
         return "FAILED: this check proves nothing" if not self.ok else "ok"
 
     def __str__(self):
@@ -179,6 +187,8 @@ class GradReport:
         -------
         The path, or without one the matplotlib Figure.
         """
+        from matplotlib.ticker import MaxNLocator
+
         from ..plot import new_figure, save
         shown = [a for a in self.arguments if a.analytic is not None and a.analytic.size]
         figure, axes = new_figure(3.2 * max(len(shown), 1), 3.2, 1, max(len(shown), 1))
@@ -186,15 +196,18 @@ class GradReport:
             image = ax.imshow(as_matrix(excess(a)), cmap="Reds", vmin=-1, vmax=12, aspect="auto")
             rows, columns = labels(a)
             ax.set(title=f"{a.name}: {'ok' if a.ok else a.cause}", xlabel=columns, ylabel=rows)
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+            ax.yaxis.set_major_locator(MaxNLocator(integer=True))
         if shown:
-            figure.colorbar(image, ax=list(axes[0]), label="error / tolerance, power of ten")
+            figure.colorbar(image, ax=list(axes[0]), label="error / tolerance as a power of ten; above 0 is wrong")
         return figure if path is None else save(figure, path)
 
 
 def excess(a):
     """log10 of the error in units of the tolerance, within -1 and 12, like the argument."""
-    error = numpy.abs(a.analytic - a.numeric) / numpy.maximum(a.tolerance, 1e-300)
-    return numpy.log10(numpy.clip(error, 0.1, 1e12))
+    with numpy.errstate(all="ignore"):
+        error = numpy.abs(a.analytic - a.numeric) / numpy.maximum(a.tolerance, 1e-300)
+    return numpy.log10(numpy.clip(numpy.nan_to_num(error, nan=1e12), 0.1, 1e12))
 
 
 def as_matrix(values):

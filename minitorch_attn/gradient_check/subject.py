@@ -58,46 +58,105 @@ def tensors_in(value):
     return [t for v in value for t in tensors_in(v)] if isinstance(value, (tuple, list)) else []
 
 
+def captured_by(fn):
+    """What a function finds outside itself: its object, the variables around it, and the globals that it names."""
+    function = getattr(fn, "__func__", fn)
+    cells = [c.cell_contents for c in getattr(function, "__closure__", None) or () if holds_something(c)]
+    code, known = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    named = [known[name] for name in (code.co_names if code else ()) if name in known]
+    return [getattr(fn, "__self__", None), *cells, *named, *(getattr(function, "__defaults__", None) or ())]
+
+
+def holds_something(cell):
+    """Whether the variable of a closure has been given a value."""
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+def tensors_of(thing):
+    """A tensor itself, the parameters and buffers of a Module, and nothing of anything else."""
+    if isinstance(thing, Tensor):
+        return [thing]
+    if not isinstance(thing, type) and hasattr(thing, "named_parameters"):
+        return [t for _, t in [*thing.named_parameters(), *thing.named_buffers()]]
+    return []
+
+
 class Subject:
     """A function with its inputs.
 
     arguments : list of Argument, what is checked
+    given, inputs : the inputs as they came, and as the function gets them
+    constants : {number: array}, the floating-point inputs that are not checked
     masks : {name: array} of the boolean inputs
-    graph(arrays), values(arrays) : run it on other values of the arguments
+    graph, values, results : run it on other values of the arguments
     """
 
     def __init__(self, fn, inputs, axes=None, names=None):
         self.fn, self.inputs = fn, tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+        self.given = self.inputs
         self.module = fn if hasattr(fn, "named_parameters") else None
         self.title = getattr(fn, "__name__", type(fn).__name__)
         self.kept = None  # which results count; set by the first run
-        given = dict(axes) if isinstance(axes, dict) else dict(enumerate(axes or ()))
-        known = names_in_docstring(self.module.forward if self.module else fn)
-        self.names = list(names or self.input_names())
-
-        def axes_of(key, name, tensor):
-            return fit_axes(given.get(key) or given.get(name) or known.get(name), tensor.ndim)
-
+        usual = self.input_names()
+        self.names = [*(names or ()), *usual[len(names or ()):]]
+        self.axes, self.known = self.given_axes(axes), names_in_docstring(self.module.forward if self.module else fn)
+        self.arguments, self.constants, self.masks, self.integers = [], {}, {}, []
         tensors = [(i, x) for i, x in enumerate(self.inputs) if isinstance(x, Tensor)]
         wanted = any(x.requires_grad for _, x in tensors)
-        self.arguments, self.masks, self.integers = [], {}, []
         for i, x in tensors:
-            name = self.names[i]
-            if x.dtype.kind == "b":
-                self.masks[name] = to_host(x.array)
-            if x.dtype.kind != "f":
-                self.integers.append(name)
-                continue
-            same = next((a for a in self.arguments if self.inputs[a.slots[0]] is x), None)
-            if same:
-                same.slots, same.name = (*same.slots, i), f"{same.name} = {name}"
-            elif x.requires_grad or not wanted:
-                self.arguments.append(Argument(name, x, (i,), axes=axes_of(i, name, x)))
+            self.take_in(i, x, x.requires_grad or not wanted)
         if self.module:
-            with no_grad(), self.state_kept():
-                fn(*self.inputs)  # lazy layers make their parameters now
-            self.arguments += [Argument(name, p, (), p, axes_of(name, name, p))
-                               for name, p in self.module.named_parameters() if p.requires_grad]
+            self.materialize()
+            for name, p in self.module.named_parameters():
+                if p.requires_grad:
+                    shown = name if name not in self.names else f"parameter {name}"
+                    self.arguments.append(Argument(shown, p, (), p, self.axes_of(name, name, p.ndim)))
+
+    def given_axes(self, axes):
+        """The names of axes asked for, by number or name of an input; ValueError for an input that does not exist."""
+        given = dict(axes) if isinstance(axes, dict) else dict(enumerate(axes or ()))
+        if any(isinstance(value, str) for value in given.values()):
+            raise ValueError(f"axes needs a tuple of names for each input, as {{'x': ('B', 'T', 'C')}}, got {axes}")
+        inputs = {*range(len(self.inputs)), *self.names}
+        parameters = {name for name, _ in self.module.named_parameters()} if self.module else set()
+        for key in given:
+            if key not in inputs | parameters:
+                raise ValueError(f"axes are given for {key!r}, but the inputs are {', '.join(self.names)}")
+        return given
+
+    def axes_of(self, key, name, ndim):
+        """The names of the axes of input `key`, called `name`; None for the usual ones."""
+        given = self.axes.get(key) or self.axes.get(name)
+        if given and fit_axes(given, ndim) is None:
+            raise ValueError(f"axes of {name} names {len(given)} axes, {tuple(given)}, and it has {ndim}")
+        return fit_axes(given or self.known.get(name), ndim)
+
+    def take_in(self, i, x, checked):
+        """Sort input number i, the tensor x, in."""
+        name = self.names[i]
+        if x.dtype.kind == "b":
+            self.masks[name] = to_host(x.array)
+        if x.dtype.kind != "f":
+            self.integers.append(name)
+            return
+        same = next((a for a in self.arguments if self.inputs[a.slots[0]] is x), None)
+        if same:
+            same.slots, same.name = (*same.slots, i), f"{same.name} = {name}"
+        elif checked:
+            self.arguments.append(Argument(name, x, (i,), axes=self.axes_of(i, name, x.ndim)))
+        else:
+            self.constants[i] = to_host(x.array).astype(FLOAT64)
+
+    def materialize(self):
+        """Let lazy layers make their parameters, which stay."""
+        lazy = [p for _, p in self.module.named_parameters() if type(p).__name__ == "UninitializedParameter"]
+        if lazy:
+            with no_grad():
+                self.fn(*[Tensor.wrap(x.array.astype(lazy[0].dtype)) if isinstance(x, Tensor) and x.dtype.kind == "f"
+                          else x for x in self.inputs])
 
     def input_names(self):
         """The names of the function's parameters where it tells them, else input 0, input 1, ..."""
@@ -115,22 +174,22 @@ class Subject:
 
     @contextlib.contextmanager
     def state_kept(self):
-        """In the block a Module computes in float64; after it, it is as before, running statistics included."""
-        if self.module is None:
-            yield
-            return
-        tensors = [t for _, t in [*self.module.named_parameters(), *self.module.named_buffers()]]
-        before = [(t, t.array, t.grad, t.node) for t in tensors]
-        for t in tensors:
-            if hasattr(t, "array") and t.dtype.kind == "f":
-                t.array = to_device(t.array).astype(FLOAT64)
-            elif hasattr(t, "array"):
-                t.array = t.array.copy()
-        promoted, self.inputs = self.inputs, tuple(self.promoted(x) for x in self.inputs)
+        """In the block all computes in float64: the Module, and what a function uses without getting it as an input.
+
+        After it, everything is as before, running statistics included.
+        """
+        inside = tensors_of(self.module) if self.module else [t for x in captured_by(self.fn) for t in tensors_of(x)]
+        tensors = {id(t): t for t in inside if hasattr(t, "array")}.values()
+        before = [(t, t.array, t.grad, t.node) for t in tensors if self.module or t.is_leaf]
+        for t, array, _, _ in before:
+            if self.module or (array.dtype.kind == "f" and array.dtype.itemsize < 8):
+                t.array = to_device(array).astype(FLOAT64) if array.dtype.kind == "f" else array.copy()
+                t.node = None
+        own, self.inputs = self.inputs, tuple(self.promoted(x) for x in self.inputs)
         try:
             yield
         finally:
-            self.inputs = promoted
+            self.inputs = own
             for t, array, grad, node in before:
                 t.array, t.grad, t.node = array, grad, node
 
@@ -154,41 +213,38 @@ class Subject:
         return found
 
     def run(self, leaves, replace=None):
-        """The result of the function for `leaves`; `replace` gives other tensors for some inputs, by number."""
+        """The result of the function for `leaves`; `replace` gives other arrays for some inputs, by number."""
         inputs = [self.promoted(x) for x in self.inputs]
         for argument, leaf in zip(self.arguments, leaves):
             for slot in argument.slots:
                 inputs[slot] = leaf
-        for slot, tensor in (replace or {}).items():
-            inputs[slot] = tensor
+        for slot, array in (replace or {}).items():
+            inputs[slot] = Tensor.wrap(to_device(array.copy()))
         return self.fn(*inputs)
 
-    def graph(self, arrays, inspected=False):
+    def graph(self, arrays, inspected=False, replace=None):
         """Run it so that gradients can be asked for."""
         with enable_grad():
             leaves = self.leaves(arrays)
-            result = self.run(leaves)
+            result = self.run(leaves, replace)
         results = tensors_in(result)
         if self.kept is None:
             self.kept = [i for i, r in enumerate(results) if r.dtype.kind == "f" and r.requires_grad]
         return Graph(leaves, [results[i] for i in self.kept], inspected)
 
-    def values(self, arrays, replace=None):
-        """All results that count, as one flat float64 array."""
-        with no_grad():
-            results = tensors_in(self.run(self.leaves(arrays), replace))
-        return flat([results[i].array for i in self.kept])
-
-    def results(self, arrays):
+    def results(self, arrays, replace=None):
         """All results that count, as arrays."""
         with no_grad():
-            results = tensors_in(self.run(self.leaves(arrays)))
-        return [to_host(results[i].array) for i in self.kept]
+            return self.counted(self.run(self.leaves(arrays), replace))
 
-    def flat_results(self, result):
-        """The results that count among those in `result`, as one flat array."""
+    def values(self, arrays, replace=None):
+        """All results that count, as one flat float64 array."""
+        return flat(self.results(arrays, replace))
+
+    def counted(self, result):
+        """The arrays of the results that count among those in `result`."""
         results = tensors_in(result)
-        return flat([results[i].array for i in self.kept])
+        return [to_host(results[i].array) for i in self.kept]
 
     def integer_array(self, name):
         """The values of the integer input called `name`."""
@@ -198,10 +254,12 @@ class Subject:
         """(number, name, array) of the boolean inputs."""
         return [(self.names.index(name), name, mask) for name, mask in self.masks.items()]
 
-    def input_array(self, slot, arrays):
-        """The array of input number `slot` when the arguments have the values `arrays`; None if it is no tensor."""
-        for argument, array in zip(self.arguments, arrays):
+    def input_array(self, slot, point):
+        """The array of input number `slot` at a Point; None if it is no tensor."""
+        for argument, array in zip(self.arguments, point.arrays):
             if slot in argument.slots:
                 return array
+        if slot in point.constants:
+            return point.constants[slot]
         x = self.inputs[slot]
-        return to_host(self.promoted(x).array) if isinstance(x, Tensor) else None
+        return to_host(x.array) if isinstance(x, Tensor) else None

@@ -57,6 +57,18 @@ def cast(x, dtype):
     return Tensor.from_op("cast", x.array.astype(dtype), (x,), backward if dtype.kind == "f" else None)
 
 
+def number(x):
+    """A real number as a Python float, which takes on the dtype of the arrays that it meets.
+
+    NumPy's own numbers do not: ``float32 array * numpy.float64(2)`` is float64. So each function that computes with a
+    number passes it through here first. Raises TypeError for a tensor that requires grad, as it would get none.
+    """
+    if isinstance(x, Tensor) and x.requires_grad:
+        raise TypeError("expected a plain number, got a tensor that requires grad, which would get no gradient here; "
+                        ".item() makes a number of it")
+    return float(x)
+
+
 def as_tensor_pair(x, y):
     """Two operands, tensors or numbers, as tensors of the dtype of their result, and the arrays of these.
 

@@ -8,7 +8,7 @@ import math
 
 from .. import backend, dtypes
 from ..autograd import Tensor
-from ..backend import quiet, to_device, xp
+from ..backend import masked, quiet, to_device, xp
 from .broadcast import as_tensor_pair, cast, unbroadcast
 
 __all__ = [
@@ -299,16 +299,6 @@ def power(a, exponent):
 def float_power(x, y):
     """x to the power y, computed in float64."""
     return pow(*(cast(v, dtypes.float64) if isinstance(v, Tensor) else v for v in (x, y)))
-
-
-def masked(g, mask):
-    """The gradient array `g` where `mask` holds, else 0, also where g is infinite.
-
-    On the processor a product takes a fifth of the time of `where`; only where it gives NaN is that needed.
-    """
-    if xp.name == "numpy" and math.isfinite(xp.sum(y := g * mask)):
-        return y
-    return xp.where(mask, g, 0.0)
 
 
 def maximum(x, y):

@@ -9,9 +9,9 @@ from collections import namedtuple
 
 from .. import dtypes
 from ..autograd import Tensor
-from ..backend import quiet, xp
+from ..backend import masked, quiet, xp
 from .broadcast import cast, sum_axes
-from .elementwise import array_of, float_array, masked, maximum, minimum
+from .elementwise import array_of, float_array, maximum, minimum
 
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "cumprod", "cumsum", "logsumexp", "max", "mean",

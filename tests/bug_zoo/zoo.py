@@ -99,34 +99,34 @@ wrong("gradient of x times x itself, not times y", "swapped", ELEMENTWISE, "mul"
       sample=pair)
 wrong("the gradients of a product exchanged", "swapped", ELEMENTWISE, "mul", "return gx, gy", "return gy, gx",
       sample=pair)
-wrong("gradient of a product without the other factor", "missing_factor", ELEMENTWISE, "mul", "g * dzdx", "g")
+wrong("gradient of a product without the other factor", "wrong_factor", ELEMENTWISE, "mul", "g * dzdx", "g")
 wrong("no gradient for the second factor", "zero_gradient", ELEMENTWISE, "mul", "return gx, gy", "return gx, None")
 wrong("d(x/y)/dy without the minus", "sign", ELEMENTWISE, "div", "-gx * z", "gx * z")
-wrong("d(x/y)/dy = -x/y, the square forgotten", "missing_factor", ELEMENTWISE, "div", "-gx * z", "-g * z")
-wrong("multiplied by y, not divided", "missing_factor", ELEMENTWISE, "div", "gx = g / ya", "gx = g * ya")
+wrong("d(x/y)/dy = -x/y, the square forgotten", "wrong_factor", ELEMENTWISE, "div", "-gx * z", "-g * z")
+wrong("multiplied by y, not divided", "wrong_factor", ELEMENTWISE, "div", "gx = g / ya", "gx = g * ya")
 wrong("the exponent not brought down", "factor", ELEMENTWISE, "pow", "exponent * power(xa, exponent - 1)",
       "power(xa, exponent - 1)", sample=lambda s: call(s.positive("AB"), 3))
-wrong("the exponent not lowered", "missing_factor", ELEMENTWISE, "pow", "exponent * power(xa, exponent - 1)",
+wrong("the exponent not lowered", "wrong_factor", ELEMENTWISE, "pow", "exponent * power(xa, exponent - 1)",
       "exponent * power(xa, exponent)", sample=lambda s: call(s.positive("AB"), 3))
-wrong("gradient of the exponent without log x", "missing_factor", ELEMENTWISE, "pow", "g * (z * xp.log(xa))", "g * z",
+wrong("gradient of the exponent without log x", "wrong_factor", ELEMENTWISE, "pow", "g * (z * xp.log(xa))", "g * z",
       sample=lambda s: call(s.positive("AB"), s("AB")))
 wrong("gradient of the maximum to both operands", "mask_ignored", ELEMENTWISE, "maximum", "masked(g, xa > ya) + half", "g",
       sample=lambda s: call(s.apart("AC"), s.apart("AC") + 0.05))
 wrong("gradient of the minimum to the larger one", "mask_inverted", ELEMENTWISE, "minimum", "masked(g, xa < ya)",
       "masked(g, xa > ya)", sample=lambda s: call(s.apart("AC"), s.apart("AC") + 0.05))
 wrong("-x with gradient +1", "sign", ELEMENTWISE, "neg", "(-g,)", "(g,)")
-wrong("|x| with gradient 1 everywhere", "sign", ELEMENTWISE, "abs", "g * xp.sign(xa)", "g")
+wrong("|x| with gradient 1 everywhere", "passed_on", ELEMENTWISE, "abs", "g * xp.sign(xa)", "g")
 wrong("sqrt without the 2", "factor", ELEMENTWISE, "sqrt", "g / (2 * y)", "g / y")
-wrong("sqrt multiplied by y, not divided", "missing_factor", ELEMENTWISE, "sqrt", "g / (2 * y)", "g * y / 2")
+wrong("sqrt multiplied by y, not divided", "wrong_factor", ELEMENTWISE, "sqrt", "g / (2 * y)", "g * y / 2")
 wrong("rsqrt without the minus", "sign", ELEMENTWISE, "rsqrt", "-0.5 * g", "0.5 * g")
-wrong("rsqrt with the square, not the cube", "missing_factor", ELEMENTWISE, "rsqrt", "y * y * y", "y * y")
-wrong("1/x with gradient -1/x", "missing_factor", ELEMENTWISE, "reciprocal", "-g * y * y", "-g * y")
-wrong("exp that passes g on", "missing_factor", ELEMENTWISE, "exp", "g * y", "g")
+wrong("rsqrt with the square, not the cube", "wrong_factor", ELEMENTWISE, "rsqrt", "y * y * y", "y * y")
+wrong("1/x with gradient -1/x", "wrong_factor", ELEMENTWISE, "reciprocal", "-g * y * y", "-g * y")
+wrong("exp that passes g on", "passed_on", ELEMENTWISE, "exp", "g * y", "g")
 wrong("exp that ignores g", "ignored_upstream", ELEMENTWISE, "exp", "g * y", "y * 1")
 wrong("2^x without log 2", "factor", ELEMENTWISE, "exp2", " * math.log(2)", "")
-wrong("log multiplied by x, not divided", "missing_factor", ELEMENTWISE, "log", "g / xa", "g * xa")
+wrong("log multiplied by x, not divided", "wrong_factor", ELEMENTWISE, "log", "g / xa", "g * xa")
 wrong("log2 without log 2", "factor", ELEMENTWISE, "log2", "(xa * math.log(2))", "xa")
-wrong("sigmoid without 1 - y", "missing_factor", ELEMENTWISE, "sigmoid", "y * (1 - y)", "y")
+wrong("sigmoid without 1 - y", "wrong_factor", ELEMENTWISE, "sigmoid", "y * (1 - y)", "y")
 wrong("sigmoid with the gradient in float32", "wrong_dtype", ELEMENTWISE, "sigmoid", "(g * (y * (1 - y)),)",
       "((g * (y * (1 - y))).astype('float32'),)")
 wrong("tanh with 1 - y, the square forgotten", "unclear", ELEMENTWISE, "tanh", "1 - y * y", "1 - y")
@@ -156,17 +156,17 @@ wrong("the sum's gradient at the first place alone", "unclear", REDUCE, "sum",
 ZOO[-1] = ZOO[-1]._replace(cause="zero_gradient")
 wrong("variance without the 2", "factor", REDUCE, "var", "2 * wide(g)", "wide(g)")
 wrong("variance by n, not n - 1", "factor", REDUCE, "var", "/ divisor *", "/ (divisor + 1) *")
-wrong("std with the variance's gradient", "missing_factor", REDUCE, "std", "(xp.where(y == 0, 1.0, y) * divisor)",
+wrong("std with the variance's gradient", "wrong_factor", REDUCE, "std", "(xp.where(y == 0, 1.0, y) * divisor)",
       "divisor")
 wrong("the maximum's gradient to all", "mask_ignored", REDUCE, "extreme_along", "along == index", "along == along",
       op="max")
 wrong("the maximum's gradient to the next place", "misplaced", REDUCE, "extreme_along", "along == index",
       "along == (index + 1) % shape[axis]", op="max")
-wrong("logsumexp that spreads g evenly", "missing_factor", REDUCE, "logsumexp",
+wrong("logsumexp that spreads g evenly", "passed_on", REDUCE, "logsumexp",
       "g.reshape(kept) / xp.where(total == 0, 1.0, total) * e", "xp.broadcast_to(g.reshape(kept), shape)")
 wrong("logsumexp with e, not normalised", "unclear", REDUCE, "logsumexp", "/ xp.where(total == 0, 1.0, total) * e",
       "* e")
-wrong("the product's gradient not divided by x", "missing_factor", REDUCE, "prod", "before * after",
+wrong("the product's gradient not divided by x", "wrong_factor", REDUCE, "prod", "before * after",
       "before * after * row")
 wrong("cumsum's gradient summed from the front", "transpose", REDUCE, "cumsum",
       "xp.flip(xp.cumsum(row, axis=axis), axis)", "xp.cumsum(g, axis=axis)")
@@ -176,7 +176,7 @@ wrong("cumsum's gradient along another axis", "wrong_axis", REDUCE, "cumsum",
       "xp.flip(xp.cumsum(xp.flip(g, 0), axis=0), 0)")
 wrong("cumprod with later products forgotten", "diagonal_only", REDUCE, "cumprod", "xp.moveaxis(s, 0, axis)",
       "g")
-wrong("norm with x, not x / norm", "missing_factor", REDUCE, "norm", "dydx = ratio\n", "dydx = xa\n",
+wrong("norm with x, not x / norm", "wrong_factor", REDUCE, "norm", "dydx = ratio\n", "dydx = xa\n",
       sample=lambda s: call(s.positive("ABC"), 2, 1))
 
 # Shapes and indices
@@ -247,7 +247,7 @@ wrong("softmax with its diagonal y (1 - y) alone", "diagonal_only", ACTIVATION, 
       "xp.multiply(g, 1 - y, out=gx)")
 wrong("softmax with a mean, not a sum", "unclear", ACTIVATION, "softmax", "total = sum_axes(gx, (axis,))",
       "total = sum_axes(gx, (axis,)) / 3")
-wrong("softmax without the outer y", "missing_factor", ACTIVATION, "softmax", "gx *= y", "pass")
+wrong("softmax without the outer y", "wrong_factor", ACTIVATION, "softmax", "gx *= y", "pass")
 wrong("softmax that returns zeros", "zero_gradient", ACTIVATION, "softmax", "return (gx,)", "return (0 * gx,)")
 wrong("log_softmax that passes g on", "missing_cross_term", ACTIVATION, "log_softmax", "return (gx,)", "return (g,)")
 wrong("log_softmax with e, not normalised", "unclear", ACTIVATION, "log_softmax", "(-sum_axes(g, (axis,)) / total)",
@@ -256,20 +256,20 @@ wrong("log_softmax with the sum along another axis", "wrong_axis", ACTIVATION, "
       "(-sum_axes(g, (axis,)) / total)", "(-sum_axes(g, (0,)) / total)")
 wrong("relu that passes everything on", "mask_ignored", ACTIVATION, "relu", "masked(g, y > 0)", "g")
 wrong("relu upside down", "mask_inverted", ACTIVATION, "relu", "masked(g, y > 0)", "masked(g, y <= 0)")
-wrong("leaky_relu without its slope", "factor", ACTIVATION, "leaky_relu", "xp.where(xa > 0, g, negative_slope * g)",
+wrong("leaky_relu without its slope", "passed_on", ACTIVATION, "leaky_relu", "xp.where(xa > 0, g, negative_slope * g)",
       "g")
-wrong("elu with slope 1 everywhere", "missing_factor", ACTIVATION, "elu",
+wrong("elu with slope 1 everywhere", "passed_on", ACTIVATION, "elu",
       "g * xp.where(xa > 0, 1.0, alpha * xp.exp(negative))",
       "g")
 wrong("hardtanh without limits", "mask_ignored", ACTIVATION, "hardtanh", "masked(g, (xa > min_val) & (xa < max_val))", "g",
       sample=lambda s: call(3 * s.apart("AC")))
-wrong("gelu without x phi(x)", "lost_path", ACTIVATION, "gelu", "gx *= xa\n        gx += cdf", "gx = cdf.copy()")
-wrong("gelu without Phi(x)", "lost_path", ACTIVATION, "gelu", "gx += cdf", "pass")
-wrong("gelu without 1 / sqrt(2 pi)", "unclear", ACTIVATION, "gelu", "gx *= 1 / math.sqrt(2 * math.pi)", "pass")
+wrong("gelu without x phi(x)", "lost_path", ACTIVATION, "gelu", "slope *= xa\n        slope += cdf", "slope = cdf.copy()")
+wrong("gelu without Phi(x)", "lost_path", ACTIVATION, "gelu", "slope += cdf", "pass")
+wrong("gelu without 1 / sqrt(2 pi)", "unclear", ACTIVATION, "gelu", "slope *= 1 / math.sqrt(2 * math.pi)", "pass")
 wrong("silu as x times a constant gate", "lost_path", ACTIVATION, "silu", "gx *= y\n        gx += s", "gx = s.copy()")
 wrong("silu without the gate itself", "lost_path", ACTIVATION, "silu", "gx += s", "pass")
-wrong("softplus that passes g on", "missing_factor", ACTIVATION, "softplus", "g * xp.where(linear, 1.0, logistic_from(z, small))", "g")
-wrong("glu's gate without s (1 - s)", "missing_factor", ACTIVATION, "glu", "ga * (a * (1 - s))", "g * a")
+wrong("softplus that passes g on", "passed_on", ACTIVATION, "softplus", "g * xp.where(linear, 1.0, logistic_from(z, small))", "g")
+wrong("glu's gate without s (1 - s)", "wrong_factor", ACTIVATION, "glu", "ga * (a * (1 - s))", "g * a")
 
 # Normalisations
 
@@ -278,13 +278,13 @@ wrong("layer_norm without the path through the mean", "missing_mean_path", NORM,
 wrong("layer_norm without the path through the variance", "missing_variance_path", NORM, "layer_norm",
       "xp.multiply(x_hat, mean_hx, out=t)", "0 * t")
 wrong("layer_norm with mean and variance as constants", "frozen_statistics", NORM, "layer_norm", "gx -= lost", "pass")
-wrong("layer_norm without 1/std", "missing_factor", NORM, "layer_norm", "gx *= r", "pass")
-wrong("layer_norm's gx without the weight", "missing_factor", NORM, "layer_norm",
-      "share = xp.ones(len(t), g.dtype), w / n",
-      "share = xp.ones(len(t), g.dtype), w * 0 + 1 / n", "gx = g * w", "gx = g * 1")
-wrong("layer_norm's weight with x, not x_hat", "unclear", NORM, "layer_norm", "ones @ t,", "ones @ (g * rows),")
-wrong("layer_norm's weight without x_hat", "missing_factor", NORM, "layer_norm", "ones @ t,", "ones @ g,")
-wrong("layer_norm's bias from the first row alone", "unsummed_broadcast", NORM, "layer_norm", "ones @ g,", "g[0],")
+wrong("layer_norm without 1/std", "wrong_factor", NORM, "layer_norm", "gx *= r", "pass")
+wrong("layer_norm's gx without the weight", "wrong_factor", NORM, "layer_norm",
+      "share = xp.ones((1, len(t)), g.dtype), (w / n)[:, None]",
+      "share = xp.ones((1, len(t)), g.dtype), (w * 0 + 1 / n)[:, None]", "gx = g * w", "gx = g * 1")
+wrong("layer_norm's weight with x, not x_hat", "unclear", NORM, "layer_norm", "xp.matmul(ones, t)", "xp.matmul(ones, g * rows)")
+wrong("layer_norm's weight without x_hat", "passed_on", NORM, "layer_norm", "xp.matmul(ones, t)", "xp.matmul(ones, g)")
+wrong("layer_norm's bias from the first row alone", "unsummed_broadcast", NORM, "layer_norm", "xp.matmul(ones, g)  #", "g[0]  #")
 wrong("layer_norm's weight as a mean over rows", "factor", NORM, "layer_norm", "gw.reshape(tail)",
       "(gw / len(t)).reshape(tail)")
 wrong("layer_norm that returns zeros", "zero_gradient", NORM, "layer_norm", "gx.reshape(shape)",
@@ -333,7 +333,7 @@ wrong("the target's gradient with the input's sign", "sign", LOSS, "mse_loss", "
 wrong("squared error that ignores g", "ignored_upstream", LOSS, "mse_loss", "(2 * scale * g)", "(2 * scale)")
 wrong("absolute error with the difference, not its sign", "unclear", LOSS, "l1_loss", "xp.sign(d)", "d")
 wrong("Huber's loss not cut off", "unclear", LOSS, "huber_loss", "gx = cut", "gx = d")
-wrong("binary cross-entropy without x (1 - x)", "missing_factor", LOSS, "binary_cross_entropy",
+wrong("binary cross-entropy without x (1 - x)", "wrong_factor", LOSS, "binary_cross_entropy",
       " / xp.clip(x * (1 - x), 1e-12, None)", "")
 wrong("binary cross-entropy of logits without the mean", "factor", LOSS, "binary_cross_entropy_with_logits",
       "g = w * (scale * g)", "g = w * g")
@@ -351,7 +351,7 @@ wrong("attention without softmax's sum", "missing_cross_term", ATTENTION, "scale
       'ga -= xp.einsum("...e,...e->...", g, y)[..., None] / total', "pass")
 wrong("attention with softmax's diagonal alone", "diagonal_only", ATTENTION, "scaled_dot_product_attention",
       'ga -= xp.einsum("...e,...e->...", g, y)[..., None] / total', "ga -= ga * e / total")
-wrong("attention with the weights' gradient, not the scores'", "missing_factor", ATTENTION,
+wrong("attention with the weights' gradient, not the scores'", "wrong_factor", ATTENTION,
       "scaled_dot_product_attention",
       "ga *= e", "ga *= total")
 wrong("value's gradient with the weights not transposed", "transpose", ATTENTION, "scaled_dot_product_attention",
@@ -375,13 +375,16 @@ wrong("attention weights with the sum over the queries", "wrong_axis", ATTENTION
 
 # Linear, embedding, convolution, pooling
 
-wrong("gx = g W^T, not transposed back", "transpose", LINEAR, "linear", "(g @ w)", "(g @ w.T)", sample=square)
-wrong("the weight's gradient transposed", "transpose", LINEAR, "linear", "g.T @ rows", "rows.T @ g")
-wrong("the weight's gradient from the last row alone", "unsummed_broadcast", LINEAR, "linear", "g.T @ rows",
+wrong("gx = g W^T, not transposed back", "transpose", LINEAR, "linear", "xp.matmul(g, w)",
+      "xp.matmul(g, w.T)", sample=square)
+wrong("the weight's gradient transposed", "transpose", LINEAR, "linear", "xp.matmul(g.T, rows)",
+      "xp.matmul(rows.T, g)")
+wrong("the weight's gradient from the last row alone", "unsummed_broadcast", LINEAR, "linear",
+      "xp.matmul(g.T, rows)",
       "g[-1:].T @ rows[-1:]")
-wrong("the bias's gradient as a mean", "factor", LINEAR, "linear", "xp.ones(len(rows), g.dtype) @ g",
-      "xp.ones(len(rows), g.dtype) @ g / len(rows)")
-wrong("the bias's gradient not summed", "unsummed_broadcast", LINEAR, "linear", "xp.ones(len(rows), g.dtype) @ g",
+wrong("the bias's gradient as a mean", "factor", LINEAR, "linear", "sum_axes(g, (0,))[0]",
+      "sum_axes(g, (0,))[0] / len(rows)")
+wrong("the bias's gradient not summed", "unsummed_broadcast", LINEAR, "linear", "sum_axes(g, (0,))[0]",
       "g * 1")
 wrong("the gradients in the order weight, input", "swapped", LINEAR, "linear", "compress((gx, gw, gb)",
       "compress((gw, gx, gb)",
@@ -412,7 +415,7 @@ wrong("reflected padding overwrites", "lost_path", CONV, "pad_from_itself",
 
 wrong("rnn: no gradient through time", {"x": "diagonal_only", "h0": "lost_path", "*": "lost_path"}, RECURRENT, "rnn",
       "xp.multiply(g[t] + gh,", "xp.multiply(g[t],")
-wrong("rnn without tanh's slope", "missing_factor", RECURRENT, "rnn", "1 - y * y if", "0 * y + 1 if")
+wrong("rnn without tanh's slope", "wrong_factor", RECURRENT, "rnn", "1 - y * y if", "0 * y + 1 if")
 wrong("gru: no gradient through the reset gate",
       {"w_ih": "zero_gradient", "w_hh": "zero_gradient", "b_ih": "zero_gradient",
       "b_hh": "zero_gradient", "*": "lost_path"}, RECURRENT, "gru", "xp.stack([dh_dar,", "xp.stack([0 * dh_dar,",
@@ -422,11 +425,11 @@ wrong("gru: the update gate's gradient with the wrong sign", "sign", RECURRENT, 
       op="gru_cell")
 wrong("lstm: no gradient to the state before", {"state 1": "zero_gradient", "*": "lost_path"}, RECURRENT, "lstm",
       "gc = gc * f[t]", "gc = gc * 0", op="lstm_cell")
-wrong("lstm: the output gate's gradient lost", {"*": "zero_gradient"}, RECURRENT, "lstm", "tanh_c * o * (1 - o)",
+wrong("lstm: the output gate's gradient lost",
+      {**dict.fromkeys(("w_ih", "w_hh", "b_ih", "b_hh"), "zero_gradient"), "*": "lost_path"}, RECURRENT, "lstm",
+      "tanh_c * o * (1 - o)",
       "0 * o",
       op="lstm_cell")
-ZOO[-1] = ZOO[-1]._replace(cause={**dict.fromkeys(("w_ih", "w_hh", "b_ih", "b_hh"), "zero_gradient"),
-                                  "*": "lost_path"})
 wrong("dropout in the forward alone", "mask_ignored", DROPOUT, "drop", "g * factor", "g * factor.max()", op="dropout")
 wrong("dropout without 1 / (1 - p)", "factor", DROPOUT, "drop", "g * factor", "g * (factor > 0)", op="dropout")
 
@@ -444,6 +447,43 @@ class Composed(NamedTuple):
         fn, arrays = self.make(Draw(seed))
         fn.__name__ = self.name
         return fn, tuple(mt.tensor(a, requires_grad=a.dtype.kind == "f") for a in arrays)
+
+
+class Written(NamedTuple):
+    """A wrong operation written by hand, as a beginner would: its result and backward(arrays, g)."""
+    title: str
+    cause: object
+    forward: object
+    backward: object
+    arrays: object
+    name: str = "written"
+
+    def build(self, seed=0):
+        def fn(*inputs):
+            xs = [x.array for x in inputs]
+            return mt.Tensor.from_op(self.name, numpy.asarray(self.forward(*xs)), inputs,
+                                     lambda g: self.backward(xs, g))
+
+        fn.__name__ = self.name
+        return fn, tuple(mt.tensor(a, requires_grad=a.dtype.kind == "f") for a in self.arrays(Draw(seed)))
+
+
+def relu(x):
+    return numpy.maximum(x, 0)
+
+
+def standardised(x):
+    return (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True)
+
+
+def looked_up(ids, w):
+    return w[ids]
+
+
+def added_to(a, g):
+    gw = numpy.zeros_like(a[1])
+    gw[a[0]] += g
+    return None, gw
 
 
 def residual(s):
@@ -465,6 +505,29 @@ def tied_weights(s):
 ZOO += [
     Composed("a residual branch without gradient", "lost_path", residual, "residual"),
     Composed("self-attention: the path through the keys lost", "lost_path", self_attention, "self_attention"),
+    Written("relu that looks at g, not at x", "unclear", relu, lambda a, g: (g * (g > 0),), lambda s: [s("BC")]),
+    Written("relu with a slope where it is flat", "unclear", relu,
+            lambda a, g: (g * numpy.where(a[0] > 0, 1, 0.01),), lambda s: [s("BC")]),
+    Written("relu with another threshold", "unclear", relu, lambda a, g: (g * (a[0] > 0.5),), lambda s: [s("CD")]),
+    Written("x + tanh x with the gradient of x alone", "passed_on", lambda x: x + numpy.tanh(x), lambda a, g: (g,),
+            lambda s: [s("BC")]),
+    Written("gw[ids] += g, which counts a repeated id once", "lost_path", looked_up, added_to,
+            lambda s: [numpy.array([[0, 2, 2], [1, 2, 0]]), s("BC")]),
+    Written("sine with the size of g", "unclear", numpy.sin, lambda a, g: (abs(g) * numpy.cos(a[0]),),
+            lambda s: [s("BC")]),
+    Written("sine with a constant added", "unclear", numpy.sin, lambda a, g: (g * numpy.cos(a[0]) + 1e-3,),
+            lambda s: [s("BC")]),
+    Written("exp times x", "wrong_factor", numpy.exp, lambda a, g: (g * numpy.exp(a[0]) * a[0],), lambda s: [s("BC")]),
+    Written("every other entry, its gradient spread over two", "unclear", lambda x: x[::2] * 1,
+            lambda a, g: (numpy.repeat(g, 2),), lambda s: [s("6")]),
+    Written("the standard deviation as a constant", "missing_variance_path", standardised,
+            lambda a, g: ((g - g.mean(-1, keepdims=True)) / a[0].std(-1, keepdims=True),), lambda s: [s("BC")]),
+    Written("a product's gradient right at 1 alone", "wrong_factor", lambda x, w: x * w, lambda a, g: (g, g * a[0]),
+            lambda s: [s("BC"), numpy.ones((3, 5))]),
+    Written("the gradient of a cube that fits at 1 alone", "wrong_factor", lambda x: x ** 3,
+            lambda a, g: (3 * g * a[0],), lambda s: [numpy.ones((3, 5))]),
+    Written("half of a row forgotten", "zero_gradient", numpy.sin,
+            lambda a, g: (g * numpy.cos(a[0]) * (numpy.arange(5) > 2),), lambda s: [s("BC")]),
     Composed("tied weights: only the output layer's gradient", "lost_path", tied_weights, "tied_weights"),
 ]
 

@@ -99,6 +99,24 @@ def test_table_prints_and_ends_with_the_right_status(capsys, monkeypatch):
     assert "WRONG" in capsys.readouterr().out
 
 
+def test_an_operation_that_raises_is_a_row(capsys, monkeypatch):
+    def broken(x, dim):
+        raise ZeroDivisionError("no softmax today")
+    monkeypatch.setattr(nn.functional, "softmax", broken)
+    assert checkup.checkup(["softmax", "Linear"]) == 1
+    printed = capsys.readouterr().out
+    assert "RAISES" in printed and "1 of 2 right" in printed
+    assert "softmax raised ZeroDivisionError: no softmax today" in printed and "line " in printed
+
+
+def test_what_differs_from_pytorch_alone_is_said(capsys, monkeypatch):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    right = mt.softmax
+    monkeypatch.setattr(nn.functional, "softmax", lambda x, dim: 1.5 * right(x, dim))
+    assert checkup.checkup(["softmax"], "torch") == 1
+    assert "finite differences agree, but PyTorch's values or gradients differ by 5e-01" in capsys.readouterr().out
+
+
 def arrays_in(value, seen):
     """All arrays to be reached from `value`: through containers, attributes of objects and what functions capture."""
     if id(value) in seen or isinstance(value, (type, types.ModuleType)):

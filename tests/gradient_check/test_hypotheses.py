@@ -5,8 +5,9 @@ import pytest
 import minitorch_attn as mt
 from minitorch_attn import Tensor, explain_gradients
 from minitorch_attn.gradient_check import CAUSES
-from minitorch_attn.gradient_check.evidence import Case, Point, second_point
+from minitorch_attn.gradient_check.evidence import Case
 from minitorch_attn.gradient_check.hypotheses import GENERAL, explanations
+from minitorch_attn.gradient_check.point import Point, second_point
 from minitorch_attn.gradient_check.subject import Subject
 from minitorch_attn.nn import functional as F
 from tests.harness import draw
@@ -68,7 +69,7 @@ def test_a_cause_in_one_part_of_the_argument():
         g[:, -1] *= -1
         return (g,)
     found = cause_of(op(np.sin, backward), tensor(3, 5))
-    assert found.cause == "sign" and found.where == "only axis 1 4" and found.factor == -1
+    assert found.cause == "sign" and found.where == "only index 4 of axis 1" and found.factor == -1
 
 
 def test_ignored_upstream_in_a_scalar():
@@ -96,8 +97,8 @@ def test_the_same_tensor_as_query_key_and_value():
 def test_what_one_use_contributes():
     subject = Subject(lambda x: x * 2 + mt.exp(x), (tensor(3),))
     subject.graph(subject.arrays)
-    point = Point(subject, subject.arrays, 1.7, False, np.random.default_rng(0))
-    assert point.uses(0) == 2
+    point = Point(subject, subject.arrays, {}, np.random.default_rng(0))
+    assert point.uses(0) == ["mul", "exp"]
     np.testing.assert_allclose(point.by_use(0, 0), 2 * np.eye(3), atol=1e-8)
     np.testing.assert_allclose(point.by_use(0, 1), np.diag(np.exp(subject.arrays[0])), atol=1e-8)
     np.testing.assert_allclose(point.true(0), point.wrong(0), atol=1e-8)
@@ -106,8 +107,8 @@ def test_what_one_use_contributes():
 def test_a_right_gradient_has_no_explanations():
     subject = Subject(lambda x: F.softmax(x, 1), (tensor(3, 5),))
     subject.graph(subject.arrays)
-    point = Point(subject, subject.arrays, 1.7, False, np.random.default_rng(0))
-    assert explanations(Case(point, 0)) == set()
+    point = Point(subject, subject.arrays, {}, np.random.default_rng(0))
+    assert explanations(Case(point, 0)) == {}
 
 
 @pytest.mark.parametrize("fn, low, high", [(mt.log, 0.01, 0.1), (F.logsigmoid, -1, 1), (mt.acos, -0.99, 0.99)])
@@ -115,8 +116,53 @@ def test_the_second_point_lies_in_the_domain(fn, low, high):
     x = draw(7, 5, low=low, high=high)
     subject = Subject(fn, (mt.tensor(x),))
     subject.graph(subject.arrays)
-    moved, = second_point(subject, np.random.default_rng(0))
+    (moved,), _ = second_point(subject, np.random.default_rng(0))
     assert np.isfinite(subject.values([moved])).all() and (moved != x).all()
+
+
+def a_point(fn, *inputs):
+    subject = Subject(fn, inputs)
+    subject.graph(subject.arrays)
+    return second_point(subject, np.random.default_rng(0))
+
+
+def only_whole_numbers(x):
+    if (x != x.round()).any():
+        raise ValueError("whole numbers only")
+    return x * 2
+
+
+def test_there_may_be_no_second_point():
+    assert a_point(op(only_whole_numbers, lambda a, g: (2 * g,)), mt.tensor(np.arange(3.0))) is None
+    assert a_point(op(lambda x: np.where(x == x.round(), x, np.nan), lambda a, g: (g,)), mt.tensor([1.0, 2.0])) is None
+
+
+def test_the_second_point_moves_all_floats_but_masks():
+    mask = np.array([[0.0, -np.inf, 0.0]])
+    x, w = tensor(2, 3).requires_grad_(), tensor(2, 3, seed=1)
+    (moved,), constants = a_point(lambda x, w, m: (x * w + m).exp(), x, w, mt.tensor(mask))
+    assert (moved != x.detach().numpy()).all() and (constants[1] != w.numpy()).all() and (constants[2] == mask).all()
+    assert np.isfinite(moved).all()
+
+
+def test_a_point_that_is_zero_or_one_is_left():
+    (zeros, ones), _ = a_point(mt.mul, mt.tensor(np.zeros((2, 3))), mt.tensor(np.ones((2, 3))))
+    assert (zeros != 0).all() and (ones != 1).all()
+
+
+@pytest.mark.parametrize("by, fn", [(1e-7, lambda y: y), (1e-3, lambda y: y.float())], ids=["float64", "float32"])
+def test_a_cause_must_fit_as_near_as_the_differences_allow(by, fn):
+    """Nearly the wrong sign: no constant is measured here that would differ at the second point."""
+    nearly = op(np.exp, lambda a, g: (-g * np.exp(a[0]) * (1 + by * a[0]),))
+    exactly = op(np.exp, lambda a, g: (-g * np.exp(a[0]),))
+    assert cause_of(lambda x: fn(nearly(x)), tensor(3, 5)).cause == "unclear"
+    assert by > 1e-6 or cause_of(exactly, tensor(3, 5)).cause == "sign"
+
+
+def test_each_entry_is_held_against_its_own_error():
+    """The wrong sign in the large entries, something else in the small one."""
+    wrong = op(np.exp, lambda a, g: (np.where(a[0] < 2, 4, -1) * g * np.exp(a[0]),))
+    assert cause_of(wrong, mt.tensor(np.array([0.5, 15.0, 20.0]))).cause == "unclear"
 
 
 def test_what_is_infinite_elsewhere_is_unclear():
