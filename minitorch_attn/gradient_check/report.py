@@ -199,7 +199,7 @@ class GradReport:
             ax.xaxis.set_major_locator(MaxNLocator(integer=True))
             ax.yaxis.set_major_locator(MaxNLocator(integer=True))
         if shown:
-            figure.colorbar(image, ax=list(axes[0]), label="error / tolerance as a power of ten; above 0 is wrong")
+            figure.colorbar(image, ax=list(axes[0]), label="log10(error / tolerance)\nabove 0 is wrong")
         return figure if path is None else save(figure, path)
 
 
