@@ -16,7 +16,7 @@ LARGE = {"TransformerEncoder", "TransformerDecoder", "Transformer"}  # made of l
 def alarms(draws, seed=0, tell=None):
     """Draw operations and layers at random and list the (name, seed, report) whose gradients are reported wrong.
 
-    A gradient that is zero everywhere (softmax over an axis of size 1; the cosine of two numbers, which jumps where one
+    A gradient that is zero everywhere (softmax over an axis of size 1; the cosine of two numbers, that jumps where one
     changes its sign) makes a check prove nothing; that is no alarm where backward's gradient is zero, too.
     """
     rng = numpy.random.default_rng(seed)
