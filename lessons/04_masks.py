@@ -42,7 +42,7 @@ q, k, v = mt.randn(3, B, H, T, D).unbind(0)
 causal = F.causal_mask(T)
 difference = (attention(q, k, v, causal) - F.scaled_dot_product_attention(q, k, v, causal)).abs().max().item()
 weights = F.attention_weights(q, k, causal)
-print(f"two lines against the library's kernel: {difference:.0e}")
+print(f"two lines against the library's function: {difference:.0e}")
 off = (weights.sum(-1) - 1).abs().max().item()
 print(f"largest hidden weight: {weights.masked_fill(causal, 0.0).max().item()}; row sums are 1, to {off:.0e}")
 assert difference < 1e-6 and not weights.masked_fill(causal, 0.0).any() and off < 1e-6
@@ -184,24 +184,43 @@ figure.savefig("out/04_blind_rows.png", dpi=110)
 #
 # Test it, do not believe it: change the last tokens and look whether anything before them moves. Through several
 # layers too, for one leak is enough.
+#
+# Such a test can fail to see a leak, and two things matter. Each layer normalises what it reads: without that x
+# doubles from layer to layer, the scores grow fourfold, and softmax becomes so hard (lesson 3) that keys with less
+# than the largest score get a weight of exactly 0, seen or not. And the changed tokens are drawn anew. Adding 1 to
+# all their entries would not do, for a layer norm takes a constant off again.
 
 # %%
 x = mt.randn(1, 1, T, D)
 changed = x.clone()
-changed[:, :, 8:] += 1.0
+changed[:, :, 8:] = mt.randn(1, 1, 4, D)
 
 
-def three_layers(x, mask):
-    for _ in range(3):
-        x = x + F.scaled_dot_product_attention(x, x, x, mask)
+def layers(x, mask, number=3):
+    for _ in range(number):
+        h = F.layer_norm(x, (D,))
+        x = x + F.scaled_dot_product_attention(h, h, h, mask)
     return x
 
 
 for name, mask in (("causal", F.causal_mask(T)), ("window of 3", F.sliding_window_mask(T, 3)),
                    ("padding alone", F.padding_mask([11], T))):
-    moved = (three_layers(x, mask) != three_layers(changed, mask)).any(-1)[0, 0]
+    moved = (layers(x, mask) != layers(changed, mask)).any(-1)[0, 0]
     print(f"{name:14} places that notice a change at 8 to 11:", moved.nonzero()[:, 0].tolist())
-    assert moved[:8].any().item() == (name == "padding alone")
+    assert moved[:8].any().item() == (name == "padding alone") and moved[8:].all()
+
+leaky = F.causal_mask(T)
+leaky[7, 11] = True  # one pair too many, of 144: does the test see it?
+found = []
+for seed in range(20):
+    mt.manual_seed(seed)
+    x = mt.randn(1, 1, T, D)
+    other, constant = x.clone(), x.clone()
+    other[:, :, 8:], constant[:, :, 8:] = mt.randn(1, 1, 4, D), x[:, :, 8:] + 1.0
+    found.append([(layers(x, leaky) != layers(y, leaky))[:, :, :8].any().item() for y in (other, constant)])
+by_new, by_constant = np.sum(found, axis=0)
+print(f"a leak of one pair is seen in {by_new} of 20 tests with new tokens, in {by_constant} with 1 added")
+assert by_new == 20
 
 # %% [markdown]
 # ## 7. The one place with the opposite sign
@@ -225,8 +244,9 @@ assert not weights[0].masked_fill(~future, 0.0).any()
 #
 # ## To try
 #
-# 1. How many layers of a sliding window of 4 does it take until place 11 notices a change at place 0? Guess, then
-#    measure as in section 6. And with the dilated window?
+# 1. How many layers of a sliding window of 4 does it take until place 11 (the last; places count from 0) notices a
+#    change at place 0? Guess, then measure with `layers(x, mask, number)` of section 6. And with the dilated window?
+#    (Careful: which distances can it bridge at all?)
 # 2. Several short texts are packed into one row of T tokens. Build the mask that lets each token see the past of its
 #    own text only, from a tensor that says which text each token belongs to.
 # 3. Write a mask for a text of $n$ tokens read in both directions, after which an answer is written token by token

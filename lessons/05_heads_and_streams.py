@@ -32,7 +32,7 @@ mt.manual_seed(0)
 # side by side and goes through one last matrix $W_o$. In the library the projections of all heads are one matrix.
 
 # %%
-B, T, C, H = 2, 7, 24, 3
+B, T, C, H = 2, 7, 64, 4
 D = C // H
 layer = nn.MultiheadAttention(C, H, batch_first=True)
 x = mt.randn(B, T, C)
@@ -58,9 +58,12 @@ assert mt.allclose(y, by_loop, atol=1e-6) and mt.allclose(mean, weights.mean(1),
 # Each token is to name two others: the one before it, and the first of all. That is two relations at once. One head
 # has one softmax: it must share its weight between the two, and then often cannot say which was which, or give one
 # up. Two heads can take one relation each; nobody tells them to. The number of parameters is the same.
+#
+# The first letter has none before it; its answer is to be the last one (`roll` pushes it round). In the figure that is
+# the dark cell in the top right corner.
 
 # %%
-V, T, C = 8, 12, 32
+V, PLACES, WIDE = 8, 12, 32
 
 
 class TwoRelations(nn.Module):
@@ -68,18 +71,18 @@ class TwoRelations(nn.Module):
 
     def __init__(self, heads):
         super().__init__()
-        self.tok, self.pos = nn.Embedding(V, C), nn.Embedding(T, C)
-        self.attn, self.out = nn.MultiheadAttention(C, heads, batch_first=True), nn.Linear(C, 2 * V)
+        self.tok, self.pos = nn.Embedding(V, WIDE), nn.Embedding(PLACES, WIDE)
+        self.attn, self.out = nn.MultiheadAttention(WIDE, heads, batch_first=True), nn.Linear(WIDE, 2 * V)
 
     def forward(self, ids):
-        x = self.tok(ids) + self.pos(mt.arange(T))
+        x = self.tok(ids) + self.pos(mt.arange(PLACES))
         y, weights = self.attn(x, x, x, average_attn_weights=False)
         return self.out(y).unflatten(-1, (2, V)), weights  # (B, T, 2V) -> (B, T, 2, V)
 
 
 def letters(n):
-    ids = mt.randint(0, V, (n, T))
-    return ids, mt.stack([ids.roll(1, 1), ids[:, :1].expand(n, T)], -1)  # before the first letter stands the last
+    ids = mt.randint(0, V, (n, PLACES))
+    return ids, mt.stack([ids.roll(1, 1), ids[:, :1].expand(n, PLACES)], -1)
 
 
 def train(heads, seed):
@@ -104,21 +107,25 @@ for heads in (1, 2):
     results = [train(heads, seed) for seed in (0, 1)]
     rights = [right for right, _ in results]
     maps[heads] = results[0][1].numpy()
-    print(f"{heads} head{'s'[:heads - 1]}: both answers right for", " and ".join(f"{r:.1%}" for r in rights),
-          "of the tokens, from two seeds")
-    for h, p in enumerate(maps[heads]):
-        before = np.mean([p[t, t - 1] for t in range(2, T)])
-        print(f"  head {h}: weight on the letter before {before:.2f}, on the first {p[2:, 0].mean():.2f}")
+    for seed, (share, weights) in enumerate(results):
+        print(f"{heads} head{'s'[:heads - 1]}, seed {seed}: both answers right for {share:.1%} of the tokens")
+        for h, p in enumerate(weights.numpy()):
+            before = np.mean([p[t, t - 1] for t in range(2, PLACES)])
+            print(f"  head {h}: weight on the letter before {before:.2f}, on the first {p[2:, 0].mean():.2f}")
     assert min(rights) > 0.99 if heads == 2 else max(rights) < 0.97
 
 figure = Figure(figsize=(10, 3.6), layout="constrained")
 axes = figure.subplots(1, 3, sharey=True)
 for ax, p, title in zip(axes, [*maps[1], *maps[2]], ("the only head", "head 0 of two", "head 1 of two")):
     image = ax.imshow(p, cmap="Blues", vmin=0, vmax=1)
-    ax.set(title=title, xlabel="key", xticks=range(0, T, 2), yticks=range(0, T, 2))
+    ax.set(title=title, xlabel="key", xticks=range(0, PLACES, 2), yticks=range(0, PLACES, 2))
 axes[0].set_ylabel("query")
 figure.colorbar(image, ax=axes, label="mean weight", shrink=0.8)
 figure.savefig("out/05_heads.png", dpi=110)
+
+# %% [markdown]
+# The one head shared its weight between the two (seed 0), or gave one relation up and attends to the first letter
+# alone (seed 1). With two heads each seed finds the split.
 
 # %% [markdown]
 # ## 3. Self, cross, joint: where queries, keys and values come from
@@ -165,6 +172,10 @@ assert mt.allclose(by_cross, by_mask[:, 200:], atol=1e-6)
 #
 # In one softmax all keys compete. As long as nothing has been learned, no token is better than another, and few
 # tokens get the share of their number: 4 touch tokens of 216 get about 4/216, or 1.9%.
+#
+# `nn.JointAttention` is joint attention as in the table above. `shared=True` gives all streams the same projections,
+# so that it is self-attention of the streams laid end to end; `need_shares=True` returns the weight that each stream
+# gives to each, too: (B, H, streams, streams). Section 6 spells the layer out.
 
 # %%
 shares, counts = [], (1, 4, 16, 64, 256)
@@ -231,7 +242,8 @@ figure.savefig("out/05_shares.png", dpi=110)
 
 # %% [markdown]
 # A small share is not a small contribution: what arrives is weight times value. With touch values ten times as long,
-# the weights are what they were, but not what is read.
+# the weights are what they were, but not what is read. (Even at times 1 the two shares are not equal: a mean of 196
+# random vectors is shorter than one of 4, for they cancel each other more.)
 
 # %%
 p = F.attention_weights(action, observed)[0]                      # (16, 200): what actions give to vision and touch
@@ -245,9 +257,9 @@ assert read[1] / sum(read) > 0.5 > 5 * p[:, 196:].sum(1).mean().item()
 # %% [markdown]
 # ## 5. One way: actions read what was observed, and not the reverse
 #
-# An action model in the manner of pi-0 has three blocks: what is observed (images, text), the robot's state, and the
-# actions. Within a block all see each other; each block sees those before it. So actions may be changed and tried
-# without touching what was made of the observation.
+# pi-0 (Black et al. 2024) is a model that steers a robot. It has three blocks of tokens: what is observed (images,
+# text), the robot's state, and the actions. Within a block all see each other; each block sees those before it. So
+# actions may be changed and tried without touching what was made of the observation.
 
 # %%
 SIZES, DIMS = (6, 1, 4), (24, 8, 16)                              # tokens and widths of observation, state, actions
@@ -283,12 +295,20 @@ print(shares.numpy().round(2))
 plot.attention(shares, names, names, "out/05_one_way.png", "Weight that a stream gives to a stream")
 
 # %% [markdown]
-# It also saves work. An action model refines the same actions ten times over; keys and values of what was observed
-# do not change meanwhile. Make them once, and let only the actions ask.
+# It also saves work. Such a model starts from random actions and improves them step by step, ten times or so; keys and
+# values of what was observed do not change meanwhile. Make them once, and let only the actions ask.
 
 # %%
+H, D = model.num_heads, model.head_dim
+
+
+def into_heads(i, x):
+    """Queries, keys and values of stream i by its own matrix: (1, T_i, C_i) -> three of (1, H, T_i, D)."""
+    return [y.unflatten(-1, (H, D)).transpose(1, 2) for y in model.qkv[i](x).chunk(3, -1)]
+
+
 with mt.no_grad():
-    q, k, v = zip(*[model._project(i, x) for i, x in enumerate(streams)])
+    q, k, v = zip(*[into_heads(i, x) for i, x in enumerate(streams)])
     full = F.joint_attention(q, k, v, mask)[2]
     kept = mt.cat(list(k[:2]), -2), mt.cat(list(v[:2]), -2)      # of observation and state
     alone = F.scaled_dot_product_attention(q[2], mt.cat([kept[0], k[2]], -2), mt.cat([kept[1], v[2]], -2))
@@ -300,16 +320,13 @@ assert difference < 1e-6
 # ## 6. Each stream its own projections
 #
 # An image patch and a joint angle have little in common, not even their width. So each stream gets its own $W_q$,
-# $W_k$, $W_v$ and $W_o$; only the softmax is common. That is the two-stream attention of MMDiT, and of a mixture of
-# transformers. Spelled out:
+# $W_k$, $W_v$ and $W_o$; only the softmax is common. Two published models work so: MMDiT, which makes images from
+# text (Esser et al. 2024), and the mixture of transformers (Liang et al. 2024). Spelled out, with `into_heads` of
+# section 5:
 
 # %%
-H, D = model.num_heads, model.head_dim
 with mt.no_grad():
-    parts = []
-    for x, project in zip(streams, model.qkv):                   # each stream by its own matrix, into heads
-        q, k, v = project(x).chunk(3, -1)                        # (1, T_i, C_i) -> three of (1, T_i, H D)
-        parts.append([y.unflatten(-1, (H, D)).transpose(1, 2) for y in (q, k, v)])      # each (1, H, T_i, D)
+    parts = [into_heads(i, x) for i, x in enumerate(streams)]         # each stream by its own matrix
     q, k, v = (mt.cat(list(x), 2) for x in zip(*parts))          # laid end to end: (1, H, T, D)
     scores = (q @ k.transpose(-2, -1) / math.sqrt(D)).masked_fill(~mask, -math.inf)
     y = (F.softmax(scores, -1) @ v).transpose(1, 2).flatten(2)   # (1, H, T, D) -> (1, T, H D)
@@ -323,7 +340,6 @@ for name, a, b in zip(names, by_hand, by_layer):
 # What does it cost? Weights, not work: each token is still multiplied by four matrices, those of its own stream.
 
 # %%
-C = 64
 for shared in (True, False):
     layer = nn.JointAttention((C, C, C), 4, shared=shared, bias=False)
     weights = sum(w.numel() for w in layer.parameters())
@@ -344,8 +360,9 @@ assert difference < 1e-5
 # %% [markdown]
 # ## To try
 #
-# 1. Train section 2 with four heads. What do the two that are left over do? Then give one head more room: a `C` of
-#    64. Does it help, and what would help instead of a second head?
+# 1. Train section 2 with four heads. What do the two that are left over do? Then give one head more room: `WIDE`
+#    of 64. Does it help? What would help instead of a second head? (What is short is not width, but the number of
+#    softmaxes. A second layer has one, too.)
 # 2. In section 4, start with touch at a disadvantage: add -4 to its scores by a floating-point mask, and learn the
 #    task whose answer lies in touch. How many steps more does it take? And with -20?
 # 3. In section 5, let the observation read the state but not the actions: `F.block_mask` with a table of your own.

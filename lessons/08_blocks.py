@@ -2,11 +2,13 @@
 # # Lesson 8: the Transformer block, and where its norms stand
 #
 # A block is two parts, each added to what it read: attention, where tokens tell each other something, and a
-# feed-forward net, where each token thinks for itself. This lesson counts where the weights are, and then asks
+# feed-forward net, where each token thinks for itself. This lesson counts where the parameters are, and then asks
 # about one detail: is it normalised before a part (Pre-LN), or after the sum (Post-LN, as in the first
-# Transformer)? With few blocks it hardly matters. With many it decides whether the model learns at all.
+# Transformer)? With few blocks it hardly matters. With many it decides whether the model learns at all. Last, one net
+# is replaced by many, of which each token uses two (mixture of experts).
 #
-# Less than a minute. Figures go to `out/`.
+# The width of a token is called d in the formulas, as in the papers, and C in the code. About a minute. Figures go to
+# `out/`.
 
 # %%
 import os
@@ -36,6 +38,9 @@ began = time.perf_counter()
 #
 # $$\text{Pre-LN:}\quad x \leftarrow x + \mathrm{part}(\mathrm{norm}(x)) \qquad\qquad
 #   \text{Post-LN:}\quad x \leftarrow \mathrm{norm}(x + \mathrm{part}(x))$$
+#
+# Each part has a norm of its own: `norm1` for attention, `norm3` for the net. (`norm2` is for cross-attention, which
+# stands between them in a decoder that reads a source, lesson 11.)
 
 
 # %%
@@ -65,7 +70,7 @@ for norm_first in (True, False):
     assert apart < 1e-5
 
 # %% [markdown]
-# ## 2. Where the weights are
+# ## 2. Where the parameters are
 #
 # Attention has four d by d matrices, for queries, keys, values and the output: 4 d^2. The net has one of 4d by d
 # and one of d by 4d: 8 d^2, two thirds of the block. SwiGLU has three matrices, and is made 8d/3 wide to cost the
@@ -78,13 +83,13 @@ def count(module, biases=False):
     return sum(p.numel() for p in module.parameters() if (p.ndim < 2) == biases)
 
 
-print("weights in units of d^2:   attention  net  SwiGLU net;  share of the net;  biases and norms, in units of d")
+print("parameters in units of d^2:   attention  net  SwiGLU net;  share of the net;  biases and norms, in units of d")
 for d in (48, 192, 768):
     block = nn.TransformerBlock(d, 4)
     gated = nn.SwiGLU(d)
     parts = [count(part) / d**2 for part in (block.attention, block.feed_forward, gated)]
     share = parts[1] / (parts[0] + parts[1])
-    print(f"  d = {d:<4}" + " " * 22 + "{:.2f} {:.2f}  {:.2f}".format(*parts)
+    print(f"  d = {d:<4}" + " " * 25 + "{:.2f} {:.2f}  {:.2f}".format(*parts)
           + f" (width {gated.up.out_features:4}) {share:13.3f} {count(block, biases=True) / d:18.0f}")
     assert parts == [4, 8, 8] and gated.up.out_features == 8 * d // 3
 
@@ -106,8 +111,9 @@ assert (count(layer, biases=True), count(rms, biases=True)) == (2 * d, d) and ap
 # %% [markdown]
 # ## 3. Gradients at the start
 #
-# Stack blocks and look at each one's gradient before any training. Weights are drawn by Xavier's rule, as in the
-# first Transformer. The text is four poems, the loss that of the next character.
+# Stack blocks and look at each one's gradient before any training. The matrices are drawn by Xavier's rule, as in the
+# first Transformer: with the variance 2 / (rows + columns), so that a product keeps about the size of what it is
+# given. The text is four poems, the loss that of the next character.
 
 # %%
 text = tang_poems()
@@ -213,8 +219,7 @@ assert all(ends["Pre-LN", depth] < 1 for depth in depths)
 assert ends["Post-LN", 2] < 1 and ends["Post-LN", 12] > 2 and ends["Post-LN", 24] > 2
 
 # %% [markdown]
-# The usual remedy for Post-LN is a warm-up: small steps first. It helps, but how much depends on the weights that
-# were drawn: with the seed 1 in place of 0, 12 blocks reach 2.6 after 120 steps, far from what Pre-LN has after 70.
+# The usual remedy for Post-LN is a warm-up: small steps first. To leave it time, both runs below have 120 steps.
 
 # %%
 cold, warmed = (np.mean(train(12, 120, norm_first=False, warmup=warmup)[-10:]) for warmup in (1, 60))
@@ -230,17 +235,19 @@ for kind, colour in (("Pre-LN", "tab:blue"), ("Post-LN", "tab:orange")):
     b.loglog(depths, last[kind], "o-", color=colour, label=kind)
     c.plot(depths, [ends[kind, depth] for depth in depths], "o-", color=colour, label=kind)
 b.loglog(depths, [last["Pre-LN"][0] * math.sqrt(2 / depth) for depth in depths], "k:", label="1 / root of the depth")
-c.plot([12], [warmed], "s", color="tab:green", label="Post-LN, warm-up")
+c.plot([12], [cold], "s", color="tab:red", fillstyle="none", label="Post-LN, 120 steps")
+c.plot([12], [warmed], "s", color="tab:green", label="the same with warm-up")
 c.axhline(math.log(len(characters)), color="0.6", linestyle=":", label="guessing")
 a.set(title="Gradient of each of 24 blocks", xlabel="block", ylabel="norm", ylim=(0, None))
 b.set(title="Gradient of the last block", xlabel="depth", ylabel="norm")
 b.set_xticks(depths, depths)
 b.set_yticks((0.1, 0.2, 0.4, 0.8), (0.1, 0.2, 0.4, 0.8))
 b.minorticks_off()
-c.set(title="Loss after 70 steps (warm-up: 120)", xlabel="depth", ylabel="nats a character", xticks=depths)
+c.set(title="Loss after 70 steps (squares: 120)", xlabel="depth", ylabel="nats a character", xticks=depths)
 a.legend(frameon=False)
 b.legend(frameon=False)
-c.legend(frameon=False, loc="center right", bbox_to_anchor=(1, 0.6))
+c.set_ylim(0, 7)
+c.legend(frameon=False, loc="upper left", fontsize=9)
 figure.savefig("out/08_depth.png", dpi=110)
 
 # %% [markdown]
@@ -289,9 +296,125 @@ figure.savefig("out/08_scores.png", dpi=110)
 print(f"after {time.perf_counter() - began:.0f} s")
 
 # %% [markdown]
+# ## 6. Many nets, two for each token: mixture of experts
+#
+# The net is two thirds of a block, in parameters and in work. A mixture of experts has E nets in its place. A small
+# matrix, the router, gives each token a probability for each of them; the A likeliest read the token, and what they
+# make of it is averaged by these probabilities (made to sum to 1):
+#
+# $$y = \sum_{e \in \mathrm{top}_A(p)} \frac{p_e}{\sum_{\mathrm{top}_A} p}\, \mathrm{expert}_e(x),
+#   \qquad p = \mathrm{softmax}(W_r x).$$
+
+# %%
+mt.manual_seed(0)
+moe, x = nn.MixtureOfExperts(32, 8, active=2), mt.randn(20, 32)
+with mt.no_grad():
+    y, p = moe(x), F.softmax(moe.router(x), 1)                       # (20, 32), (20, 8)
+    for i in range(20):
+        best = p[i].argsort(descending=True)[:2].tolist()
+        by_hand = sum(p[i, e] * moe.experts[e](x[i:i + 1])[0] for e in best) / sum(p[i, e] for e in best)
+        assert mt.allclose(y[i], by_hand, atol=1e-6)
+print("the layer against the formula, token by token: equal; tokens that each expert read:", moe.load.tolist())
+
+# %% [markdown]
+# So the parameters are E times those of one net, and the work A times that of one. The work is counted by the rows
+# that the experts read, and measured by the clock (of the processor).
+
+# %%
+N, C_wide = 1024, 128
+x, one = mt.randn(N, C_wide), nn.SwiGLU(C_wide)
+
+
+def milliseconds(module):
+    """Processor time of one forward pass, the best of five."""
+    spent = []
+    for _ in range(5):
+        start = time.thread_time()
+        with mt.no_grad():
+            module(x)
+        spent.append(1000 * (time.thread_time() - start))
+    return min(spent)
+
+
+table = {}
+print("experts  active   parameters    rows read     time   (each in units of one net)")
+for E, A in ((4, 1), (16, 1), (16, 2), (16, 4), (16, 16)):
+    moe = nn.MixtureOfExperts(C_wide, E, A)
+    table[E, A] = (count(moe.experts) / count(one), milliseconds(moe) / milliseconds(one), moe.load.sum().item() / N)
+    print(f"{E:7} {A:7} {table[E, A][0]:12.0f} {table[E, A][2]:12.0f} {table[E, A][1]:8.1f}")
+    assert table[E, A][0] == E and table[E, A][2] == A
+assert table[16, 2][1] < 0.5 * table[16, 16][1] and table[16, 1][1] < table[16, 4][1] < table[16, 16][1]
+
+# %% [markdown]
+# (The time is more than A, for small A clearly: the rows have to be sorted by expert and put back, and E small pieces
+# are slower to multiply than one large one. But it is far from E.)
+#
+# A router that is left alone can forget experts. Who is chosen learns, and fits better, and is chosen more; who is
+# never chosen gets no gradient, and stays as bad as it was. Tokens that have much in common make it worse, since the
+# router's first opinion is then the same for all. The remedy is a small extra loss, E times the sum over experts of
+# (share of the choices) times (mean probability): 1 if all have the same load, and E if one has everything.
+#
+# Tokens made for this: eight kinds, a matrix to be learned for each kind, and one large vector that all tokens share.
+
+
+# %%
+def train_experts(balance, seed, E=8, kinds=8, C=16, steps=300):
+    """The experts' share of the choices at each step (steps, E), and the mean loss of the last 20 steps."""
+    mt.manual_seed(seed)
+    shared, centre, maps = 3 * mt.randn(C), mt.randn(kinds, C), mt.randn(kinds, C, C) / math.sqrt(C)
+    moe, loads, losses = nn.MixtureOfExperts(C, E, active=2, hidden=16), [], []
+    optimizer = AdamW(moe.parameters(), lr=1e-2)
+    for _ in range(steps):
+        kind = mt.randint(0, kinds, (256,))
+        own = centre[kind] + 0.3 * mt.randn(256, C)
+        wanted = (maps[kind] @ own[:, :, None])[:, :, 0]
+        loss = ((moe(own + shared) - wanted) ** 2).mean()
+        optimizer.zero_grad()
+        (loss + balance * moe.balance_loss).backward()
+        optimizer.step()
+        loads.append(moe.load.numpy() / moe.load.sum().item())
+        losses.append(loss.item())
+    return np.array(loads), np.mean(losses[-20:])
+
+
+loads, ends = {}, {}
+for balance in (0.0, 0.01, 0.1):
+    runs = [train_experts(balance, seed) for seed in (0, 1, 2)]
+    loads[balance] = [run[0] for run in runs]
+    used = [int((run[0][-20:].mean(0) > 0.02).sum()) for run in runs]
+    busiest = np.mean([run[0][-20:].mean(0).max() for run in runs])
+    ends[balance] = np.mean([run[1] for run in runs]), np.mean(used), busiest
+    print(f"balance loss times {balance:4}: experts with more than 2% of the choices {used} of 8, the busiest has "
+          f"{busiest:.0%}; loss {ends[balance][0]:.3f}")
+print(f"after {time.perf_counter() - began:.0f} s")
+assert ends[0.0][1] < 5 and ends[0.01][1] > 7 and ends[0.1][2] < 0.2 < 0.3 < ends[0.0][2]
+assert ends[0.01][0] < 0.85 * ends[0.0][0]
+
+figure = Figure(figsize=(11, 3.6), layout="constrained")
+a, b, c = figure.subplots(1, 3)
+names = [f"E = {E}, A = {A}" for E, A in table]
+for shift, (what, column) in enumerate((("parameters", 0), ("time", 1))):
+    a.barh(np.arange(len(names)) + 0.4 * shift, [row[column] for row in table.values()], 0.38, label=what)
+a.set_yticks(np.arange(len(names)) + 0.2, names)
+a.invert_yaxis()
+a.set(title="Parameters and time", xlabel="times those of one net")
+a.legend(frameon=False, loc="upper right")
+for ax, balance, title in ((b, 0.0, "Load, router left alone"), (c, 0.01, "Load, balance loss times 0.01")):
+    ax.stackplot(range(300), loads[balance][0].T, colors=[f"C{e}" for e in range(8)])
+    ax.set(title=title, xlabel="step", xlim=(0, 299), ylim=(0, 1))
+b.set_ylabel("share of the choices, by expert")
+figure.savefig("out/08_experts.png", dpi=110)
+
+# %% [markdown]
+# The two experts that happen to be ahead at the start of the middle picture take everything, and the other six are
+# parameters for nothing. With the balance loss all eight come to work, and the error is smaller. Ten times as much of
+# it makes the load quite even.
+#
 # ## To try
 #
 # 1. Initialise as GPT-2 does: divide the weights of `out_proj` and `down` by the root of twice the depth. What
 #    becomes of the size of x in Pre-LN, and of the gradients?
-# 2. Put 24 Post-LN blocks into training with a rate of 3e-4. Is it the depth or the rate that hinders them?
+# 2. Put 24 Post-LN blocks into training with a rate of 3e-4. Is it the depth or the rate that hinders them? And does
+#    the warm-up help as much with another seed in `train`?
 # 3. Replace the norms by nothing at all (`nn.Identity()`). Up to which depth does that learn?
+# 4. In section 6 leave out the shared vector. How many experts work then without a balance loss?

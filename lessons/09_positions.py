@@ -112,6 +112,10 @@ assert unevenness(products) < 1e-12
 # Added codes mix with the content: $(q + p_t) \cdot (k + p_s)$ has the terms $q \cdot p_s$ and $p_t \cdot k$, which
 # depend on one place each. RoPE adds nothing. Take each pair of entries as a complex number and multiply it with
 # $e^{i \omega t}$. In the product of a query and a key only the difference of their angles is left.
+#
+# Which two entries make a pair is a convention, and there are two. `interleaved=True` pairs neighbours (0 and 1, 2 and
+# 3), as in the formula's first paper; the default pairs entry i with entry i + D/2, as most published models do. Both
+# work alike, but parameters trained with one do not fit the other.
 
 # %%
 x = mt.randn(7, 8, dtype=mt.float64)
@@ -271,12 +275,13 @@ assert means[last_colour, "ALiBi", 64] > 0.85 > 0.75 > means[last_colour, "learn
 # %% [markdown]
 # What the figures say:
 #
-# - Learned vectors end where training ended: those of later places were never trained. - Sines are defined
-# everywhere, but the model has only met the codes of 16 places, and fails on the others. - RoPE knows distances, so
-# that the exact step back works well beyond 16. But the longer sequence also has distances that never occurred, and
-# their scores may be anything: farther on it fails as well. - ALiBi cannot single out one place, so that it does
-# not even learn the first task. But it prefers what is near at any length, and in the second task hardly notices
-# that the sequence is four times as long. - The causal mask alone is better than guessing, and no more.
+# - Learned vectors end where training ended: those of later places were never trained.
+# - Sines are defined everywhere, but the model has only met the codes of 16 places, and fails on the others.
+# - RoPE knows distances, so that the exact step back works well beyond 16. But the longer sequence also has distances
+#   that never occurred, and their scores may be anything: farther on it fails as well.
+# - ALiBi cannot single out one place, so that it does not even learn the first task. But it prefers what is near at
+#   any length, and in the second task hardly notices that the sequence is four times as long.
+# - The causal mask alone is better than guessing, and no more.
 #
 # None of them is best. Which one goes on depends on what the task asks of positions. (A table of learned vectors
 # that is too short raises an error; here it was made long enough, to see what its untrained rows do.)
@@ -298,7 +303,9 @@ figure.savefig("out/09_extrapolation.png", dpi=110)
 # %% [markdown]
 # ## To try
 #
-# 1. Train RoPE on the first task with `offset=mt.randint(0, 48, ()).item()` given to the rotary layer. Why does it
-#    change nothing? What would it do for the learned vectors?
+# 1. Train RoPE on the first task with places that begin anywhere: in `Reader.forward` give the block
+#    `positions=mt.arange(ids.shape[1]) + mt.randint(0, 48, ()).item()`. Why does it change nothing? What would the
+#    same do for the learned vectors (`self.positions(x, offset=...)`)?
 # 2. Raise RoPE's base to 1,000,000, or lower it to 10. How does the accuracy at places 32 to 63 change, and why?
-# 3. In section 1 take a causal mask and two layers without positions. Can the model now learn "three back"?
+# 3. Give `Reader` of section 5 two blocks, one after the other, and no positions. The causal mask is all that it has.
+#    Can it now learn "three back"?

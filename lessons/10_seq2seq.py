@@ -29,7 +29,9 @@ began = time.perf_counter()
 # ## 1. The data
 #
 # Sequences of 4 to 10 digits in one batch: the shorter ones are filled up with padding (10), and their lengths tell
-# the model where they end. A 12 ends each target, so that the model has to know when to stop.
+# the model where they end. A 12 ends each target, so that the model has to know when to stop. An 11 stands for the
+# start: it is what the decoder reads before it has written anything. So the source has 11 tokens, 0 to 10, and the
+# target 13, 0 to 12. (`Seq2SeqConfig` has these numbers as its defaults: `pad_id`, `start_id`, `end_id`.)
 
 # %%
 LONGEST, PAD, END = 10, 10, 12
@@ -113,6 +115,7 @@ looks = weights.numpy()[:, :10].argmax(-1)
 print("looks at", looks[0].tolist())
 on_diagonal = (looks == np.arange(9, -1, -1)).mean()
 print(f"most weight on the mirrored place: {on_diagonal:.1%} of the steps")
+assert on_diagonal > 0.9
 
 # %% [markdown]
 # ## 5. Exposure bias

@@ -117,12 +117,17 @@ assert score >= 0.99
 # %%
 few = source[unseen][:200]
 best, scores_of = model.beam(few, 11, width=4)
-print("beam of 4, exact:", (best == target[unseen][:200]).all(1).float().mean().item())
-for cache in (True, False):
-    start = time.perf_counter()
-    found = model.greedy(few, 11, use_cache=cache)
-    print(f"greedy, cache {cache}: {time.perf_counter() - start:.2f} s")
-    assert found.tolist() == model.greedy(few, 11).tolist()
+by_beam = (best == target[unseen][:200]).all(1).float().mean().item()
+print("beam of 4, exact:", by_beam)
+spent, found = {True: [], False: []}, {}
+for _ in range(3):
+    for cache in spent:
+        start = time.thread_time()  # processor time: what else the computer does counts less
+        found[cache] = model.greedy(few, 11, use_cache=cache).tolist()
+        spent[cache].append(time.thread_time() - start)
+for cache, times in spent.items():
+    print(f"greedy, cache {cache}: {min(times):.2f} s")
+assert found[True] == found[False] and by_beam >= 0.98 and min(spent[True]) < 0.8 * min(spent[False])
 
 doubtful = scores_of.argsort()[:3].tolist()
 for i in doubtful:

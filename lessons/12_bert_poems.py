@@ -29,11 +29,12 @@ began = time.perf_counter()
 # %% [markdown]
 # ## 1. The poems as ids
 #
-# In WordPiece every Chinese character is a word by itself. The first five ids are special tokens; [MASK] is one.
+# In WordPiece every Chinese character is a word by itself. The poems have 73 different ones, with the marks. The first
+# five ids are special tokens; [MASK] is one. That makes 78.
 
 # %%
 poems = tang_poems()
-tokenizer = WordPieceTokenizer.train(poems, 78)
+tokenizer = WordPieceTokenizer.train(poems, 5 + len(set(poems)))
 ids = mt.tensor([tokenizer.encode(poems[i:i + 24]) for i in range(0, 96, 24)])
 print(len(tokenizer), "tokens, poems", ids.shape, tokenizer.vocabulary[:8])
 
@@ -45,8 +46,9 @@ def line(row):
 # %% [markdown]
 # ## 2. Hide 15%
 #
-# Of the chosen characters 80% become [MASK], 10% any character, 10% stay. The loss asks for the chosen ones only. In
-# what follows each step hides anew.
+# Of the 24 characters of a poem that is 3.6, rounded to 4. Of the chosen characters 80% become [MASK], 10% any
+# character, 10% stay. The loss asks for the chosen ones only: all other targets are -100, and places with that
+# target do not count. In what follows each step hides anew.
 
 # %%
 config = BERTConfig(len(tokenizer), block_size=24, n_layer=2, n_head=4, n_embd=64)
@@ -60,8 +62,11 @@ many = ids.repeat(500, 1)
 hidden, targets = mask_tokens(many, config)
 chosen = targets != -100
 shares = [(hidden[chosen] == config.mask_id), (hidden[chosen] != config.mask_id) & (hidden[chosen] != many[chosen])]
-print("of the chosen: [MASK] {:.3f}, another {:.3f}, the same {:.3f}".format(
-    *(s.float().mean().item() for s in shares), (hidden[chosen] == many[chosen]).float().mean().item()))
+shares = [s.float().mean().item() for s in (*shares, hidden[chosen] == many[chosen])]
+print(f"chosen: {chosen.float().mean().item():.3f} of {many.numel():,} characters; "
+      "of these [MASK] {:.3f}, another {:.3f}, the same {:.3f}".format(*shares))
+assert np.abs(np.array(shares) - (0.8, 0.1, 0.1)).max() < 0.02
+assert abs(chosen.float().mean().item() - 0.15) < 0.02 and (hidden == many)[~chosen].all()
 
 # %% [markdown]
 # ## 3. Training
@@ -107,17 +112,27 @@ for row, filled in zip(holes, model.fill(holes)):
 # %% [markdown]
 # ## 5. It looks to both sides
 #
-# Whom does a [MASK] attend to? A GPT's picture would be empty to the right of the diagonal.
+# Whom do the three [MASK] of the first poem attend to? A GPT's picture would be empty to the right of each dot.
 
 # %%
 with mt.no_grad():
     _, _, weights = model(holes[:1], need_weights=True)
-figure = Figure(figsize=(9, 4), layout="constrained")
-left, right = figure.subplots(1, 2)
+blanks = [2, 3, 9]
+attended = weights[0].numpy()[0].mean(0)[blanks]  # (H, T, T) of the first layer -> the mean over heads -> (3, T)
+right_of = [row[place + 1:].sum() for place, row in zip(blanks, attended)]
+print("weight to the right of each [MASK]:", " ".join(f"{share:.2f}" for share in right_of))
+assert min(right_of) > 0.2
+
+figure = Figure(figsize=(10, 3), layout="constrained")
+left, right = figure.subplots(1, 2, width_ratios=[1, 1.9])
 left.plot(losses)
 left.set(xlabel="step", ylabel="loss (nats a blank)", title="Training", ylim=0)
-right.imshow(weights[0].numpy()[0].mean(0), cmap="Blues")
-right.set(title="First layer, mean over the heads", xlabel="key: place in the poem", ylabel="query")
+image = right.imshow(attended, cmap="Blues", vmin=0, aspect="auto")
+right.plot(blanks, range(3), "o", color="C3", label="its own place")
+right.set(title="What each [MASK] attends to (first layer, mean over the heads)", xlabel="place in the poem",
+          ylabel="[MASK] at place", xticks=range(0, 24, 2), yticks=range(3), yticklabels=blanks)
+right.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), frameon=False)
+figure.colorbar(image, ax=right, label="weight")
 figure.savefig("out/12_bert.png", dpi=110)
 
 # %% [markdown]
