@@ -331,7 +331,7 @@ with mt.no_grad():
 cached, uncached = ({t: 1000 * np.median(spent) for t, spent in times.items()} for times in (cached, uncached))
 print(f"milliseconds a token, after 100 and 1000: with cache {cached[100]:.2f} and {cached[1000]:.2f}, "
       f"ratio {cached[1000] / cached[100]:.2f}; without {uncached[100]:.1f} and {uncached[1000]:.1f}")
-assert cached[1000] < 1.6 * cached[100] and uncached[1000] > 5 * uncached[100]
+assert cached[1000] < 1.5 * cached[100] and uncached[1000] > 5 * uncached[100]
 keys, values = caches[1000].layers[0].read()
 print("keys in the cache:", keys.shape, "instead of", (1, 4, 1030, 16))
 assert keys.shape == (1, 2, 1030, 16)
