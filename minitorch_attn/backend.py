@@ -27,6 +27,7 @@ class ArrayLibrary:
     as an attribute. Nothing else may keep a name, for `use` could not make it forget: write ``xp.exp(x)`` where it
     is used.
     """
+    module = None  # so that `__getattr__` finds an end before `use` was called, as in a copy of this object
 
     def __init__(self, name):
         self.use(name)
@@ -61,7 +62,7 @@ def load(name):
     RuntimeError
         If it is installed but does not compute here: there is no GPU, or no driver.
     """
-    if name not in DEVICE_KINDS:
+    if name not in tuple(DEVICE_KINDS):
         raise ValueError(f"there is no array library {name!r} here; it can be {', '.join(DEVICE_KINDS)}")
     if name == "dpnp":
         differences.show_driver()
@@ -69,7 +70,8 @@ def load(name):
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(f"the array library {name} is not installed ({error}); install it by "
-                                  f"python -m pip install 'minitorch_attn[{name}]'", name=error.name) from None
+                                  f"python -m pip install 'minitorch_attn[{name}]', or from the repository's folder "
+                                  f"--editable '.[{name}]'", name=error.name) from None
     if name != "numpy":
         try:
             module.zeros(1).tolist()
@@ -78,14 +80,24 @@ def load(name):
     return module
 
 
-# MINITORCH_BACKEND in the environment says which library a program starts with; `use_backend` changes it later.
-xp = ArrayLibrary(os.environ.get("MINITORCH_BACKEND") or "numpy")
+def first_library():
+    """The library that a program starts with; `use_backend` changes it later."""
+    wanted = os.environ.get("MINITORCH_BACKEND") or "numpy"
+    try:
+        return ArrayLibrary(wanted.lower())
+    except (ValueError, ModuleNotFoundError, RuntimeError) as error:
+        raise type(error)(f"MINITORCH_BACKEND says {wanted!r}, but {error}") from None
+
+
+xp = first_library()
 
 
 class device:
     """Where tensors live: one place, that of the array library in use. Its name is only compared and printed.
 
     ``device("cpu")`` is always accepted and stands for that place; ``device("cuda")`` only while CuPy computes.
+
+    Differs from PyTorch: there is one device of a kind, so no number but 0 is accepted.
 
     Parameters
     ----------
@@ -96,15 +108,20 @@ class device:
     Raises
     ------
     RuntimeError
-        If the array library in use does not compute there.
+        If the array library in use does not compute there, or the number is not 0.
     """
     __slots__ = ("index", "type")
 
     def __init__(self, kind, index=None):
-        name, _, number = str(kind).partition(":")
+        name, colon, number = str(kind).partition(":")
         if name not in ("cpu", DEVICE_KINDS[xp.name]):
+            other = "".join(library for library, k in DEVICE_KINDS.items() if name in (k, library)) or "..."
             raise RuntimeError(f"no device {str(kind)!r} here: {xp.name} computes on {DEVICE_KINDS[xp.name]!r}; which "
-                               "device computes is chosen by the array library, for all tensors at once")
+                               "device computes is chosen by the array library, for all tensors at once: "
+                               f'use_backend("{other}") changes it')
+        if number not in ("", "0") or index not in (None, 0) or (colon and not number):
+            raise RuntimeError(f"no device {str(kind)!r}{'' if index is None else f' number {index}'} here: there is "
+                               "one, number 0")
         self.type, self.index = name, int(number) if number else index
 
     def __str__(self):
@@ -126,6 +143,11 @@ def library_of(array):
     return type(array).__module__.partition(".")[0]
 
 
+def is_array(value):
+    """Whether `value` is an array of any of the libraries, in use or not."""
+    return isinstance(value, HOST_TYPES) or (library_of(value) in DEVICE_KINDS and hasattr(value, "strides"))
+
+
 def to_host(array):
     """The same values as a NumPy array; a NumPy array is returned as it is."""
     if isinstance(array, HOST_TYPES):
@@ -135,7 +157,12 @@ def to_host(array):
 
 def to_device(values, dtype=None):
     """An array of the library in use; an array that is one already, of that dtype, is returned as it is."""
-    return xp.asarray(values, dtype=dtype)
+    try:
+        return xp.asarray(values, dtype=dtype)
+    except TypeError:
+        if not is_array(values) or isinstance(values, xp.ndarray):
+            raise
+        return xp.asarray(to_host(values), dtype=dtype)  # another library's array, which NumPy does not read unasked
 
 
 def synchronize():
@@ -147,7 +174,11 @@ def synchronize():
 
 
 class Addresses:
-    """Where the entries of a device's array lie, as NumPy takes it for an array of its own; they are never read."""
+    """Where the entries of a device's array lie, as NumPy takes it for an array of its own; they are never read.
+
+    NumPy asks any object that is not its own for the dictionary ``__array_interface__``: the address of the first
+    entry, the shape, how many bytes it is from one entry to the next along each dim (the strides), and the dtype.
+    """
 
     def __init__(self, a):
         self.__array_interface__ = {"data": (a.data.ptr, False), "shape": a.shape, "strides": a.strides,
@@ -155,9 +186,12 @@ class Addresses:
 
 
 def shares_memory(a, b):
-    """Whether two arrays have an element in common (never a false no; a hard case counts as yes)."""
+    """Whether two arrays, of the library or of NumPy, have an element in common.
+
+    Never a false no; a hard case counts as yes.
+    """
     if xp.name != "numpy":
-        a, b = Addresses(a), Addresses(b)
+        a, b = [v if isinstance(v, numpy.ndarray) else Addresses(v) for v in (a, b)]
     try:
         return numpy.shares_memory(a, b, max_work=10_000)
     except numpy.exceptions.TooHardError:
@@ -196,7 +230,8 @@ def diagonal_view(a, offset, dim1, dim2):
 def check_index(index, size, what="index"):
     """Raise IndexError unless every entry of the integer array `index` lies in [0, size).
 
-    Done before every lookup: a negative index would wrap to the end, and a device reads past the end in silence.
+    Done before every lookup: a negative index would wrap to the end, and a device wraps or clips one past the end in
+    silence.
     """
     if index.size and (int(index.min()) < 0 or int(index.max()) >= size):
         bad = [int(i) for i in to_host(index).ravel() if not 0 <= i < size][:3]
@@ -221,7 +256,8 @@ def add_rows(target, index, values):
     rows, total = index.reshape(-1)[order], values.reshape((index.size, *target.shape[1:]))[order]
     step = 1
     while step < rows.size and bool((same := rows[step:] == rows[:-step]).any()):
-        total[step:] += total[:-step] * same.reshape((-1,) + (1,) * (total.ndim - 1))
+        same = same.reshape((-1,) + (1,) * (total.ndim - 1))
+        total[step:] += xp.where(same, total[:-step], 0)  # a product with `same` would make NaN of infinity times 0
         step *= 2
     last = xp.ones(rows.size, bool)
     last[:-1] = rows[1:] != rows[:-1]
@@ -231,15 +267,19 @@ def add_rows(target, index, values):
 def write_entries(target, index, values):
     """``target[index] = values`` in place, where of several values for one entry the last stays.
 
-    `index` is a tuple of integer arrays and slices; `values`, an array or a number, broadcasts to what it chooses.
+    `index` is a tuple of integer arrays and slices; `values`, an array or a number, broadcasts to what it chooses,
+    and may have more dims of size 1 in front.
     """
     if xp.name != "numpy" and numpy.ndim(values):
-        # A device writes in any order. So every writer of an entry shall write what the last one of them does: in the
-        # reversed order the last writer is the first, and that is the one of which `unique` tells the place.
+        # A device writes in any order. So every writer of an entry shall write what the last one of them does: of
+        # a, b, c for the entries 3, 5, 3 it is given c, b, c. Backwards, c, b, a for 3, 5, 3, the last writer is the
+        # first, and of that `unique` tells the place: c for 3 and b for 5.
         entries = xp.arange(target.size).reshape(target.shape)[index]
+        values = values.reshape(values.shape[max(values.ndim - entries.ndim, 0):])
         values = xp.broadcast_to(values, entries.shape)
         _, first, same = xp.unique(entries.reshape(-1)[::-1], return_index=True, return_inverse=True)
-        values = values.reshape(-1)[::-1][first][same.reshape(-1)][::-1].reshape(entries.shape)
+        lasts = values.reshape(-1)[::-1][first]  # one for each different entry
+        values = lasts[same.reshape(-1)][::-1].reshape(entries.shape)
     target[index] = values
 
 
@@ -255,7 +295,8 @@ def masked(g, mask):
 
 # erf(x) = x / sqrt(x^2 + s(x^2)^-4) to 1.1e-7 relative for all x, and x p(x^2) / q(x^2) to 3e-17 for |x| <= 5.93,
 # where erf rounds to 1. s, p and q are polynomials, lowest power first; all coefficients are positive, so nothing
-# cancels. They are minimax fits by Lawson's reweighted least squares on Chebyshev points of x^2 in 70 digits (mpmath).
+# cancels. They are those whose largest error is least (minimax), found by Lawson's method: least squares again and
+# again, with more weight where the error is large; on Chebyshev points of x^2, in 70 digits (mpmath).
 ERF_S = 1.06225187, 0.161085451, 0.025648591, 0.0020779043, 2.01930096e-5, 1.41572787e-5
 ERF_P = (1.1283791670955125, 0.22016058691597528, 0.066119436894578404, 0.0068889115387855318, 8.5560068864321112e-4,
          5.6936440852025046e-5, 3.9000126205862253e-6, 1.6945526690050887e-7, 6.7590947445368867e-9,

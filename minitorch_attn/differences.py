@@ -40,6 +40,25 @@ class Cupy:
             return self._own.bincount(x, weights=weights, minlength=minlength)
         return self._own.zeros(minlength, dtype="int64" if weights is None else "float64")
 
+    # Both libraries take floor(x / y), which is -0 for a quotient that is too small to be told from it; CuPy's
+    # remainder is then NaN where y is infinite. C's fmod is exact. It has the sign of x; where y has the other one,
+    # the remainder is one y further and the quotient one less.
+
+    def remainder(self, x, y):
+        if x.dtype.kind != "f":
+            return self._own.remainder(x, y)
+        xp, left = self._own, self._own.fmod(x, y)
+        left = xp.where((left != 0) & ((left < 0) != (y < 0)), left + y, left)
+        return xp.where(left == 0, xp.copysign(left, y), left)
+
+    def floor_divide(self, x, y):
+        if x.dtype.kind != "f":
+            return self._own.floor_divide(x, y)
+        xp, left = self._own, self._own.fmod(x, y)
+        whole = xp.rint((x - left) / y)  # the division may round
+        whole = xp.where((left != 0) & ((left < 0) != (y < 0)), whole - 1, whole)
+        return xp.where(whole == 0, xp.copysign(whole, x / y), whole)
+
 
 class Dpnp(Cupy):
     """Needs what CuPy needs, and more."""
@@ -70,6 +89,12 @@ class Dpnp(Cupy):
     def triu(self, a, k=0):
         return self._own.triu(a, k=k)
 
+    def matmul(self, a, b, out=None):
+        """In float16 by way of float32, for dpnp has no product of a matrix and a vector in float16."""
+        if a.dtype == "float16":
+            return self._kept(self._own.matmul(a.astype("float32"), b.astype("float32")).astype("float16"), out)
+        return self._own.matmul(a, b, out=out)
+
     # these dpnp does not compute in place, where `out` is an operand
 
     def maximum(self, a, b, out=None):
@@ -84,7 +109,8 @@ class Dpnp(Cupy):
         out[...] = y
         return out
 
-    # dpnp's matrix products refuse, or misread, arrays in which one entry stands for many (strides of 0)
+    # dpnp's matrix products refuse, or misread, arrays in which one entry stands for many (a stride, the bytes from
+    # one entry to the next, of 0)
 
     def broadcast_to(self, a, shape):
         """A copy, where NumPy makes a view."""

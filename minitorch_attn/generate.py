@@ -45,6 +45,14 @@ def penalize_repetition(logits, ids, penalty):
     return logits.scatter(-1, ids, where(seen > 0, seen / penalty, seen * penalty))
 
 
+def without_padding(ids, pad_id):
+    """`ids` (B, T) with the last token of each row in the place of the padding before its text.
+
+    So what reads them takes up nothing that does not occur in the text.
+    """
+    return where((ids != pad_id).cumsum(1) == 0, ids[:, -1:], ids)
+
+
 def temper(logits, temperature):
     """Divide by a positive temperature: below 1 favours the likely tokens, above 1 evens them out.
 
@@ -152,11 +160,13 @@ def next_token(logits, ids=None, *, temperature=1.0, top_k=None, top_p=None, min
     Raises
     ------
     ValueError
-        If `temperature` is negative, or another setting out of its range.
+        If `temperature` is negative, or another setting out of its range, or `repetition_penalty` comes without `ids`.
     """
     if not temperature >= 0:
         raise ValueError(f"temperature must be 0 (greedy) or positive, got {temperature}")
     if repetition_penalty is not None:
+        if ids is None:
+            raise ValueError("repetition_penalty needs `ids`, the tokens that have occurred")
         logits = penalize_repetition(logits, ids, repetition_penalty)
     if temperature > 0:
         logits = temper(logits, temperature)
@@ -177,7 +187,8 @@ def stream(model, ids, max_new_tokens, *, use_cache=True, stop_id=None, **choice
 
     The arguments are those of `generate`.
     """
-    longest, cache = model.config.block_size, None
+    longest, cache, pad_id = model.config.block_size, None, getattr(model.config, "pad_id", None)
+    use_cache = use_cache and hasattr(model, "new_cache")
     done = zeros_like(ids[:, :1]).bool()                                      # (B, T) -> (B, 1)
     for _ in range(max_new_tokens):
         if not use_cache:
@@ -187,7 +198,8 @@ def stream(model, ids, max_new_tokens, *, use_cache=True, stop_id=None, **choice
         else:  # the start, or no room: read the window anew
             cache = model.new_cache()
             logits = model(ids[:, -longest:], cache=cache)[0]
-        token = next_token(logits[:, -1], ids, **choice)                      # (B, T, V) -> (B, 1)
+        text = ids if pad_id is None else without_padding(ids, pad_id)
+        token = next_token(logits[:, -1], text, **choice)                     # (B, T, V) -> (B, 1)
         if stop_id is not None:
             token = token.masked_fill(done, stop_id)
             done = done | (token == stop_id)
@@ -210,14 +222,15 @@ def generate(model, ids, max_new_tokens, *, temperature=1.0, top_k=None, top_p=N
     Parameters
     ----------
     model : GPT
-        Or another with ``config.block_size``, ``new_cache()``, whose ``len`` counts the tokens read, and
-        ``model(ids, cache=cache)``, whose first result is the logits (B, T, V).
+        Or another with ``config.block_size`` and ``model(ids)``, whose first result is the logits (B, T, V). A cache
+        takes ``new_cache()``, whose ``len`` counts the tokens read, and ``model(ids, cache=cache)``.
     ids : Tensor (B, T), int64
-        At least one token in each row.
+        At least one token in each row. Where the model has a ``config.pad_id``, shorter rows are padded on the left.
     max_new_tokens : int
     temperature, top_k, top_p, min_p, repetition_penalty, generator
         How a token is chosen; see `next_token`.
     use_cache : bool
+        A model without ``new_cache`` is read without one.
     stop_id : int, optional
         A row ends with this token, and is filled with it until all rows have ended.
 

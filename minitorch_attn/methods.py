@@ -8,7 +8,7 @@ import numpy
 
 from . import dtypes, ops
 from .autograd import Tensor
-from .backend import DEVICE_KINDS, quiet, to_host, xp
+from .backend import DEVICE_KINDS, library_of, quiet, to_host, xp
 from .backend import device as named_device
 from .memory import Storage
 from .ops import create
@@ -178,7 +178,7 @@ def set_data(x, value):
 
 
 attach("data", property(Tensor.detach, set_data))
-attach("device", property(lambda x: named_device(DEVICE_KINDS[xp.name])))
+attach("device", property(lambda x: named_device(DEVICE_KINDS[library_of(x.array)])))
 attach("is_cuda", property(lambda x: xp.name == "cupy"))
 attach("is_sparse", property(lambda x: False))
 attach("grad_fn", property(lambda x: None if x.is_leaf else x.node))

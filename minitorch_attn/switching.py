@@ -46,9 +46,12 @@ def checked_array(x):
     array = SLOT.__get__(x)
     if not isinstance(array, xp.ndarray):
         former = library_of(array)
-        raise RuntimeError(f"this tensor was made while {former} computed, and now {xp.name} does; bring it over by "
-                           f'x.to("{DEVICE_KINDS[xp.name]}"), a whole module by model.to("{DEVICE_KINDS[xp.name]}"), '
-                           f'or go back by use_backend("{former}")')
+        kind = DEVICE_KINDS[xp.name]
+        raise RuntimeError(f"this tensor, or one of this module or optimizer, was made while {former} computed, and "
+                           f'now {xp.name} does; bring it over by x.to("{kind}"), its values alone by that under '
+                           f'no_grad(), a whole module by model.to("{kind}"), an optimizer\'s state then by '
+                           "optimizer.load_state_dict(optimizer.state_dict()); or go back by "
+                           f'use_backend("{former}")')
     return array
 
 

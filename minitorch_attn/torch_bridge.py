@@ -5,15 +5,19 @@ other library's class of the same name with the arguments that can be read off t
 buffer is handed over under its name.
 """
 import inspect
+from collections import OrderedDict
 
 from . import nn
 from .backend import to_host
+from .grad_mode import no_grad
 from .ops import from_numpy
 
 __all__ = ["from_torch", "to_torch"]
 
-NOT_ASKED = {"self", "device", "dtype", "_weight", "_freeze", "size_average", "reduce"}  # these leave no trace
+# arguments that a layer does not keep: they only say how to make it, and what it holds is handed over as it is
+NOT_ASKED = {"self", "device", "dtype", "_weight", "_freeze", "size_average", "reduce"}
 REFUSED_HERE = {"max_norm", "norm_type", "scale_grad_by_freq", "sparse"}  # by Embedding, so it does not keep them
+HOOKS = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"  # PyTorch's tables of them
 
 
 def to_torch(model, into=None):
@@ -26,29 +30,36 @@ def to_torch(model, into=None):
         Sequential, ModuleList. Any other Module with `into`.
     into : torch.nn.Module, optional
         Filled with the values instead of a new module: for classes of your own, whose source is the same in both
-        libraries but for its import lines.
+        libraries but for its import lines. Its parameters stay the same objects, of their dtype and on their device,
+        so that an optimizer made before goes on with them. Only where `model` uses one weight twice and `into` has
+        two, the second is replaced by the first.
 
     Returns
     -------
     torch.nn.Module
-        With the dtypes, `requires_grad`, tied weights and train or eval mode of `model`; `into` where it was given.
+        With the dtypes, `requires_grad`, tied weights and train or eval mode of `model`; or `into`, with all of these
+        but the dtypes.
 
     Raises
     ------
     ModuleNotFoundError
         If PyTorch is not installed.
     TypeError
-        If PyTorch has no layer of that name, or a layer's class is your own, and `into` is not given.
+        If `model` is no Module of this library, or `into` none of PyTorch's; or if PyTorch has no layer of that name,
+        or a layer's class is your own, and `into` is not given.
     ValueError
-        If `into` has other names or shapes than `model`; it is left as it was.
+        If a layer has no values yet, or `into` has other names or shapes than `model`, or one parameter where `model`
+        has two; it is left as it was.
     """
     import torch
 
     def value(x):
         return torch.from_numpy(to_host(x.detach().array).copy())
 
-    twin = _Twins(nn, torch.nn, value).of(model) if into is None else into
-    return _hand_over(model, twin, value, torch.nn.Parameter)
+    _check("to_torch", nn, torch.nn, model, into)
+    if into is not None:
+        return _fill(model, into, value, torch.no_grad)
+    return _hand_over(model, _Twins(nn, torch.nn, value).of(model), value, torch.nn.Parameter)
 
 
 def from_torch(module, into=None):
@@ -68,7 +79,7 @@ def from_torch(module, into=None):
     Raises
     ------
     TypeError, ValueError
-        As `to_torch` does.
+        As `to_torch` does; TypeError also if a layer has hooks, which this library lacks.
     """
     import torch
 
@@ -76,25 +87,62 @@ def from_torch(module, into=None):
         x = x.detach().cpu()
         return from_numpy((x.float() if x.dtype == torch.bfloat16 else x).numpy().copy())
 
-    twin = _Twins(torch.nn, nn, value).of(module) if into is None else into
-    return _hand_over(module, twin, value, nn.Parameter)
+    _check("from_torch", torch.nn, nn, module, into)
+    if into is not None:
+        return _fill(module, into, value, no_grad)
+    return _hand_over(module, _Twins(torch.nn, nn, value).of(module), value, nn.Parameter)
+
+
+def _check(function, here, there, module, into):
+    """Raise unless `module` is one of the library whose layers are `here`, and `into` of the other, with values."""
+    source, target, other = "minitorch_attn", "PyTorch", "from_torch"
+    if function == "from_torch":
+        source, target, other = target, source, "to_torch"
+    if not isinstance(module, here.Module):
+        if isinstance(module, there.Module):
+            hint = f"; that way round it is {other}()"
+        elif hasattr(module, "keys"):
+            hint = "; hand over the module itself, not its state_dict()"
+        else:
+            hint = "; hand over an object of the class" if isinstance(module, type) else ""
+        raise TypeError(f"{function}() takes a Module of {source}, got {_named_kind(module)}{hint}")
+    if into is not None and not isinstance(into, there.Module):
+        raise TypeError(f"into= takes a Module of {target}, got {_named_kind(into)}")
+    for name, x in [*_named(module).items(), *({} if into is None else _named(into)).items()]:
+        if type(x).__name__.startswith("Uninitialized"):
+            raise ValueError(f"{name} has no values yet, as in a lazy layer; call the module once before")
+
+
+def _named_kind(value):
+    if isinstance(value, type):
+        return f"the class {value.__module__}.{value.__qualname__}"
+    return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 class _Twins:
     """Makes modules of the namespace `there` after those of `here`; `value` turns a tensor of one into the other's."""
 
     def __init__(self, here, there, value):
-        self.here, self.there, self.value = here, there, value
+        self.here, self.there, self.value, self.made = here, there, value, {}
 
     def of(self, module):
-        """A module of the same class and arguments, with values of its own."""
-        name = type(module).__name__
-        if type(module) is not getattr(self.here, name, None):
+        """A module of the same class and arguments, with values of its own; one that occurs twice has one twin."""
+        if id(module) not in self.made:
+            self.made[id(module)] = self._new(module)
+        return self.made[id(module)]
+
+    def _new(self, module):
+        kind = type(module)
+        name, own = kind.__name__, kind.__module__.partition(".")[0] not in ("minitorch_attn", "torch")
+        if own:
             raise TypeError(f"{name} is a class of your own: make the other library's module from the same source, "
                             "with its import lines, and hand it over as into=")
-        if not hasattr(self.there, name) or not hasattr(nn, name):
+        if kind is not getattr(self.here, name, None) or not hasattr(self.there, name) or not hasattr(nn, name):
             raise TypeError(f"the other library has no {name}; make a module there that has the same parameters, and "
                             "hand it over as into=")
+        if any(getattr(module, table, None) for table in HOOKS):
+            raise TypeError(f"a layer {name} has hooks, which do not move; remove them first, or make a module of "
+                            "your own whose forward() does what they do")
         return getattr(self, name, self._layer)(module)
 
     def _layer(self, layer):
@@ -118,7 +166,7 @@ class _Twins:
         return self.value(value) if hasattr(value, "detach") else value
 
     def Sequential(self, module):
-        return self.there.Sequential(*map(self.of, module))
+        return self.there.Sequential(OrderedDict((name, self.of(m)) for name, m in module._modules.items()))
 
     def ModuleList(self, module):
         return self.there.ModuleList(map(self.of, module))
@@ -139,10 +187,13 @@ class _Twins:
 
     def TransformerEncoderLayer(self, layer):
         attention = layer.self_attn
-        return getattr(self.there, type(layer).__name__)(
+        twin = getattr(self.there, type(layer).__name__)(
             attention.embed_dim, attention.num_heads, layer.linear1.out_features, layer.dropout.p,
             self._activation(layer.activation), layer.norm1.eps, attention.batch_first, layer.norm_first,
             bias=layer.linear1.bias is not None)
+        for name, child in layer.named_children():  # which may have been changed after the layer was made
+            setattr(twin, name, self.of(child))
+        return twin
 
     TransformerDecoderLayer = TransformerEncoderLayer
 
@@ -182,23 +233,63 @@ def _named(module):
     return dict([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
 
 
-def _hand_over(source, target, value, parameter):
-    """Put the values of all of `source`'s parameters and buffers in the place of `target`'s; returns `target`."""
-    given, taken = _named(source), _named(target)
+def _faults(given, taken):
+    """What stands against handing over one module's parameters and buffers to another, as lines of text."""
     faults = [f"only in what is given: {name}" for name in given if name not in taken]
     faults += [f"only in what takes: {name}" for name in taken if name not in given]
-    faults += [f"{name}: shape {tuple(x.shape)} given, {tuple(taken[name].shape)} needed"
-               for name, x in given.items() if name in taken and tuple(x.shape) != tuple(taken[name].shape)]
+    return faults + [f"{name}: shape {tuple(x.shape)} given, {tuple(taken[name].shape)} needed"
+                     for name, x in given.items() if name in taken and tuple(x.shape) != tuple(taken[name].shape)]
+
+
+def _raise(faults):
     if faults:
         raise ValueError("the two modules do not have the same parameters:\n\t" + "\n\t".join(faults))
+
+
+def _hand_over(source, target, value, parameter):
+    """Put copies of `source`'s parameters and buffers in the place of the new module `target`'s; returns `target`."""
+    given = _named(source)
+    _raise(_faults(given, _named(target)))
     trained = {name for name, _ in source.named_parameters(remove_duplicate=False)}
     copies = {}
     for name, x in given.items():
         if id(x) not in copies:
             copies[id(x)] = parameter(value(x), x.requires_grad) if name in trained else value(x)
-        path, _, last = name.rpartition(".")
-        setattr(target.get_submodule(path), last, copies[id(x)])
-    modes = dict(source.named_modules())
-    for name, module in target.named_modules():
+        _put(target, name, copies[id(x)])
+    return _same_modes(source, target)
+
+
+def _fill(source, target, value, no_grad):
+    """Copy `source`'s parameters and buffers into those that `target` has; returns `target`."""
+    given, taken = _named(source), _named(target)
+    faults, origins = _faults(given, taken), {}
+    for name, x in taken.items():
+        if getattr(x, "is_meta", False):
+            faults.append(f"{name}: on PyTorch's meta device, which holds no values; call to_empty(device=...) first")
+        if name in given and origins.setdefault(id(x), given[name]) is not given[name]:
+            faults.append(f"{name}: one with another in what takes, but not in what is given")
+    _raise(faults)
+    filled = {}
+    for name, x in given.items():
+        if id(x) in filled:
+            _put(target, name, filled[id(x)])  # the same weight under a second name
+            continue
+        filled[id(x)] = taken[name]
+        with no_grad():
+            taken[name].copy_(value(x))
+        taken[name].requires_grad_(x.requires_grad)
+    return _same_modes(source, target)
+
+
+def _put(module, name, x):
+    """Make `x` the parameter or buffer of that full name."""
+    path, _, last = name.rpartition(".")
+    setattr(module.get_submodule(path), last, x)
+
+
+def _same_modes(source, target):
+    """Give each module of `target` the train or eval mode of its namesake; returns `target`."""
+    modes = dict(source.named_modules(remove_duplicate=False))
+    for name, module in target.named_modules(remove_duplicate=False):
         module.training = modes[name].training if name in modes else source.training
     return target

@@ -19,8 +19,6 @@ GAPS = {
         "tests/nn/functional/test_tiled_attention.py::test_memory_is_linear": UNSEEN,
         "tests/ops/test_broadcast.py::test_expand_is_a_view": EXPAND_COPIES,
         "tests/ops/test_create.py::test_as_tensor_and_from_numpy_share_memory_where_they_can": COPIES,
-        "tests/ops/test_elementwise.py::test_special_pairs[floor_divide]":
-            "dpnp floors a negative quotient that underflows to -0, NumPy and PyTorch to -1",
     },
     "cupy": {
         "tests/models/test_gpt.py::test_training_does_not_grow_without_the_collector": UNSEEN,

@@ -1,6 +1,8 @@
 """What array libraries disagree on, and the error function: its accuracy for each dtype, against Python's own."""
+import copy
 import math
 import os
+import pathlib
 import subprocess
 import sys
 import warnings
@@ -20,7 +22,7 @@ def start(code, library):
                           env={**environment, **({"MINITORCH_BACKEND": library} if library is not None else {})})
 
 
-@pytest.mark.parametrize("library, used", [(None, "numpy"), ("", "numpy"), ("numpy", "numpy")])
+@pytest.mark.parametrize("library, used", [(None, "numpy"), ("", "numpy"), ("numpy", "numpy"), ("NumPy", "numpy")])
 def test_the_environment_names_the_library(library, used):
     got = start("import minitorch_attn as mt; print(mt.backend.xp.name, mt.ones(2).device)", library)
     assert got.stdout.split() == [used, "cpu"], got.stderr
@@ -29,7 +31,8 @@ def test_the_environment_names_the_library(library, used):
 def test_an_unknown_library_is_refused_with_the_known_ones():
     got = start("import minitorch_attn", "jax")
     assert got.stderr.strip().splitlines()[-1] == (
-        "ValueError: there is no array library 'jax' here; it can be numpy, cupy, dpnp")
+        "ValueError: MINITORCH_BACKEND says 'jax', but there is no array library 'jax' here; it can be numpy, cupy, "
+        "dpnp")
 
 
 def test_a_library_that_is_not_installed_is_named_with_how_to_install_it(monkeypatch):
@@ -52,6 +55,37 @@ def test_a_library_without_a_device_says_so_and_leaves_the_one_in_use(monkeypatc
     with pytest.raises(RuntimeError, match="cupy is installed, but cannot compute here: no CUDA-capable"):
         xp.use("cupy" if before[0] != "cupy" else "dpnp")
     assert (xp.name, xp.module) == before
+
+
+@pytest.mark.parametrize("act, kind, words", [
+    (lambda: backend.device("cpu:x"), RuntimeError, "number 0"),
+    (lambda: backend.device("cpu:99"), RuntimeError, "number 0"),
+    (lambda: backend.device("cpu", 1), RuntimeError, "'cpu' number 1 here: there is one"),
+    (lambda: backend.device("cpu:"), RuntimeError, "number 0"),
+    (lambda: backend.device("tpu"), RuntimeError, r'use_backend\("..."\) changes it'),
+    (lambda: backend.load(["numpy"]), ValueError, "no array library"),
+])
+def test_what_there_is_not(act, kind, words):
+    with pytest.raises(kind, match=words):
+        act()
+
+
+def test_another_device_is_to_be_had_by_another_library():
+    other = "cupy" if xp.name != "cupy" else "dpnp"
+    for name in (other, backend.DEVICE_KINDS[other]):
+        with pytest.raises(RuntimeError, match=rf'use_backend\("{other}"\) changes it'):
+            backend.device(name)
+
+
+def test_the_array_library_can_be_copied():
+    assert copy.copy(xp).name == xp.name
+
+
+def test_no_operation_or_layer_asks_which_library_computes():
+    package = pathlib.Path(backend.__file__).parent
+    asking = [path.name for folder in ("ops", "nn", "optim", "models") for path in (package / folder).rglob("*.py")
+              if "xp.name" in path.read_text(encoding="utf-8")]
+    assert list((package / "ops").glob("*.py")) and not asking
 
 
 # The helpers
@@ -85,6 +119,8 @@ def test_shares_memory(name):
     x = to_device(a)
     assert backend.shares_memory(x[first], x[second]) == wanted
     assert not backend.shares_memory(x[first], x.copy()[second])
+    assert backend.shares_memory(a[first], a[second]) == wanted
+    assert not backend.shares_memory(x[first], a.copy()[second])
 
 
 def test_whole_memory():
@@ -127,6 +163,13 @@ def test_add_rows(index, rows, width, kind):
     np.testing.assert_allclose(to_host(x), wanted, rtol=1e-5 if kind == "f4" else 1e-12, atol=1e-5)
 
 
+def test_add_rows_keeps_what_is_not_finite_to_its_own_row():
+    x = to_device(np.zeros((4, 1)))
+    values = np.array([1, np.inf, 2, np.nan, 3, -np.inf, np.inf, 5])[:, None]
+    backend.add_rows(x, to_device(np.array([0, 0, 1, 2, 1, 3, 0, 3])), to_device(values))
+    np.testing.assert_array_equal(to_host(x)[:, 0], [np.inf, 5, np.nan, -np.inf])
+
+
 @pytest.mark.parametrize("shape, index, values_shape", [
     ((7,), ([2, 2, 5, 2, 0, 5],), (6,)),
     ((7, 3), ([2, 2, 5, 2, 0, 5],), (6, 3)),
@@ -136,12 +179,15 @@ def test_add_rows(index, rows, width, kind):
     ((7,), ([3] * 1000,), (1000,)),
     ((7,), ([],), (0,)),
     ((7,), ([2, 2],), ()),
+    ((7,), ([2, 5],), (1, 2)),
+    ((7, 3), ([2, 2, 5],), (1, 1, 3, 3)),
 ], ids=str)
 def test_write_entries_leaves_the_last_of_several(shape, index, values_shape):
     index = tuple(np.array(i, "i8") if isinstance(i, list) else i for i in index)
     target, values = draw(*shape), draw(*values_shape, seed=1)
     wanted, entries = target.copy(), np.arange(target.size).reshape(shape)[index]
-    for where, v in zip(entries.ravel(), np.broadcast_to(values, entries.shape).ravel()):
+    plain = values.reshape(values.shape[max(values.ndim - entries.ndim, 0):])
+    for where, v in zip(entries.ravel(), np.broadcast_to(plain, entries.shape).ravel()):
         wanted.reshape(-1)[where] = v
     x = to_device(target.copy())
     backend.write_entries(x, tuple(to_device(i) if isinstance(i, np.ndarray) else i for i in index), to_device(values))

@@ -525,3 +525,10 @@ def test_names_that_are_no_texts_are_refused(tmp_path):
     checkpoint.save(tmp_path / "a.npz", {3: mt.ones(1)})
     with pytest.raises(ValueError, match="no text"):
         checkpoint.load(tmp_path / "a.npz")
+
+
+def test_tensors_that_are_freed_while_saving_keep_their_values_apart(tmp_path):
+    path = tmp_path / "a.npz"
+    checkpoint.save(path, scheduler=MakesNewTensors())
+    found = checkpoint.load(path)["scheduler"]
+    assert [float(found[i][0]) for i in range(50)] == list(range(50))

@@ -13,8 +13,10 @@ from minitorch_attn.generate import (
     penalize_repetition,
     stream,
     temper,
+    without_padding,
 )
 from minitorch_attn.models.gpt import GPT, GPTConfig
+from minitorch_attn.models.sequence import ConvolutionConfig, ConvolutionModel
 
 V, BLOCK = 13, 7
 
@@ -273,3 +275,26 @@ def test_counts_that_make_no_sense_are_refused():
         mt.generate.generate(model, ids, -5)
     with pytest.raises(TypeError, match="top_k"):
         mt.generate.generate(model, ids, 1, top_k=2.5)
+
+
+def test_a_repetition_penalty_needs_the_tokens():
+    with pytest.raises(ValueError, match="needs `ids`"):
+        next_token(mt.zeros(1, 5), repetition_penalty=2.0)
+
+
+def test_the_smallest_temperatures_of_all():
+    """Logits far apart, divided by a denormal number: the differences are divided, and 0 / T is 0."""
+    for temperature in (1e-306, 5e-324):
+        assert next_token(mt.tensor([[700.0, 900.0, -3.0]]), temperature=temperature).tolist() == [[1]]
+
+
+def test_a_model_without_a_cache_is_read_without_one():
+    model = ConvolutionModel(ConvolutionConfig(7, n_embd=5))
+    ids = mt.tensor([[1, 2, 3]])
+    assert generate(model, ids, 5, temperature=0).tolist() == generate(model, ids, 5, temperature=0,
+                                                                       use_cache=False).tolist()
+
+
+def test_padding_before_the_text_does_not_occur():
+    ids = mt.tensor([[0, 0, 4, 0, 5], [3, 0, 1, 2, 2], [0, 0, 0, 0, 6]])
+    assert without_padding(ids, 0).tolist() == [[5, 5, 4, 0, 5], [3, 0, 1, 2, 2], [6, 6, 6, 6, 6]]

@@ -86,7 +86,8 @@ def test_no_import_circle():
 def test_models_do_not_import_each_other():
     for path in FILES:
         if path.parts[0] == "models" and path.name != "__init__.py":
-            assert not [i for i in imports_of(path) if i.parts[0] == "models" and i != path]
+            shared = {path.name, "checks.py", "beam.py"}  # the last two are no models
+            assert not [i for i in imports_of(path) if i.parts[0] == "models" and i.name not in shared]
 
 
 def test_every_module_imports_alone():

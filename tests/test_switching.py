@@ -51,9 +51,15 @@ def test_a_tensor_of_the_former_library_says_how_to_bring_it_over(other):
     mt.use_backend(other)
     kind, z = DEVICE_KINDS[other], mt.ones(2)
     assert z.device.type == kind
+    array = z.array
+    mt.use_backend("numpy")
+    assert mt.tensor(array).tolist() == [1.0, 1.0] and isinstance(mt.tensor(array).array, np.ndarray)
+    with pytest.raises(TypeError, match=f"needs a NumPy array of real numbers, got {other}"):
+        mt.from_numpy(array)
+    mt.use_backend(other)
     for act in (lambda: x + z, lambda: z + x, lambda: z * y, lambda: x.exp(), lambda: mt.cat([z, x]), lambda: x.sum(),
                 lambda: z[y], lambda: z.copy_(x), lambda: mt.tensor(x), lambda: y.numpy(), lambda: x.tolist(),
-                lambda: nn.functional.linear(z, x[None]), lambda: repr(x), lambda: x.shape):
+                lambda: nn.functional.linear(z, x[None]), lambda: repr(x), lambda: x.shape, lambda: x.device):
         with pytest.raises(RuntimeError, match=rf'made while numpy computed, and now {other} does.*x.to\("{kind}"\)'):
             act()
     for brought in (x.to(kind), x.cpu(), x.to("cpu"), x.to(kind, mt.float32), bring_over([x])[0]):

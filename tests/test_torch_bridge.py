@@ -1,4 +1,5 @@
 """Moving models to PyTorch and back: the same names and values, the same outputs."""
+import collections
 import inspect
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 
 import minitorch_attn as mt
 from minitorch_attn import nn
+from minitorch_attn.models.gpt import GPT, GPTConfig
 from minitorch_attn.torch_bridge import from_torch, to_torch
 from tests.harness import draw
 
@@ -91,6 +93,7 @@ def test_there_and_back(kind, args, options, inputs):
     assert type(theirs) is getattr(torch.nn, kind) and not theirs.training
     assert_same_state(ours, theirs)
     assert_same_outputs(ours, theirs, arrays)
+    assert getattr(theirs, "dropout", None) == getattr(ours, "dropout", None) or "Transformer" in kind
     again = from_torch(theirs)
     assert type(again) is type(ours) and repr(again) == repr(ours)
     assert_same_state(again, theirs)
@@ -202,7 +205,92 @@ def test_a_class_of_ones_own():
     assert (theirs.state_dict()["inner.weight"] == before).all()
 
 
+def test_into_keeps_the_parameters_that_it_has_and_what_steps_them():
+    class Tied(torch.nn.Module):
+        def __init__(self, tied):
+            super().__init__()
+            self.a, self.b = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+            self.b.weight = self.a.weight if tied else self.b.weight
+
+    ours, theirs = nn.Linear(3, 2), torch.nn.Linear(3, 2).double()
+    ours.bias.requires_grad = False
+    weight, optimizer = theirs.weight, torch.optim.SGD(theirs.parameters(), lr=1.0)
+    to_torch(ours, into=theirs)
+    assert theirs.weight is weight and weight.dtype == torch.float64 and not theirs.bias.requires_grad
+    assert_same = np.testing.assert_array_equal
+    assert_same(weight.detach().numpy(), ours.weight.detach().numpy())
+    theirs(torch.ones(3).double()).sum().backward()
+    optimizer.step()
+    assert_same(weight.detach().numpy(), ours.weight.detach().numpy().astype("f8") - 1)
+    before = ours.weight
+    assert from_torch(theirs, into=ours).weight is before and before.dtype == mt.float32
+    assert_same(before.detach().numpy(), weight.detach().numpy().astype("f4"))
+
+    twice = nn.ModuleDict({"a": nn.Linear(3, 3), "b": nn.Linear(3, 3)})
+    with pytest.raises(ValueError, match=r"b\.weight: one with another in what takes, but not in what is given"):
+        to_torch(twice, into=Tied(tied=True))
+    twice["b"].weight = twice["a"].weight
+    taking = Tied(tied=False)
+    first = taking.a.weight
+    to_torch(twice, into=taking)
+    assert taking.a.weight is taking.b.weight is first
+    with pytest.raises(ValueError, match="weight: on PyTorch's meta device"):
+        to_torch(nn.Linear(3, 2), into=torch.nn.Linear(3, 2, device="meta"))
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_was_changed_within_a_layer_moves_too(there):
+    library = torch.nn if there else nn
+    layer = library.TransformerEncoderLayer(6, 2, 11, dropout=0.1)
+    layer.self_attn.dropout, layer.dropout1.p, layer.norm2.eps = 0.3, 0.9, 0.5
+    layer.norm1 = library.LayerNorm(6, bias=False)
+    moved = from_torch(layer) if there else to_torch(layer)
+    assert (moved.self_attn.dropout, moved.dropout1.p, moved.norm2.eps, moved.norm1.bias) == (0.3, 0.9, 0.5, None)
+    assert moved.dropout2.p == 0.1
+    named = library.Sequential(collections.OrderedDict(fc=library.Linear(3, 2), act=library.ReLU()))
+    moved = from_torch(named) if there else to_torch(named)
+    assert list(moved.state_dict()) == ["fc.weight", "fc.bias"] and [n for n, _ in moved.named_children()] == [
+        "fc", "act"]
+    drop = library.Dropout(0.5)
+    twice = library.Sequential(drop, library.Linear(2, 2), drop).eval()
+    moved = from_torch(twice) if there else to_torch(twice)
+    assert moved[0] is moved[2] and not moved[2].training
+
+
+def test_padding_gives_what_it_gives_here():
+    ours = nn.TransformerEncoder(nn.TransformerEncoderLayer(6, 2, 11, 0.0, batch_first=True), 1).eval()
+    x, padding = draw(2, 5, 6).astype("f4"), np.arange(5) > np.array([[2], [4]])
+    wanted = ours(mt.tensor(x), src_key_padding_mask=mt.tensor(padding)).detach().numpy()
+    with torch.no_grad():
+        got = to_torch(ours)(torch.tensor(x), src_key_padding_mask=torch.tensor(padding)).numpy()
+    assert np.abs(wanted[0, 3:]).min() > 0
+    np.testing.assert_allclose(got, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: to_torch(torch.nn.Linear(2, 3)), r"takes a Module of minitorch_attn, got torch.*Linear; .* from_torch"),
+    (lambda: from_torch(nn.Linear(2, 3)), r"takes a Module of PyTorch, got minitorch_attn.*Linear; .* to_torch"),
+    (lambda: from_torch(torch.nn.Linear(2, 3).state_dict()), "OrderedDict; hand over the module itself"),
+    (lambda: to_torch(nn.Linear), r"got the class minitorch_attn.*Linear; hand over an object"),
+    (lambda: to_torch(3), "got builtins.int$"), (lambda: from_torch(torch.ones(2)), "got torch.Tensor$"),
+    (lambda: to_torch(nn.Linear(2, 3), into=nn.Linear(2, 3)), "into= takes a Module of PyTorch, got minitorch_attn"),
+    (lambda: to_torch(nn.Linear(2, 3), into=torch.nn.Linear), "into= takes a Module of PyTorch, got the class torch"),
+    (lambda: to_torch(GPT(GPTConfig(5, 3, n_layer=1, n_head=1, n_embd=2))),
+     "other library has no GPT"),
+])
+def test_what_is_not_a_module_of_the_right_library_is_told(call, words):
+    with pytest.raises(TypeError, match=words):
+        call()
+
+
 def test_what_cannot_be_moved():
+    hooked = torch.nn.Linear(2, 3)
+    hooked.register_forward_hook(lambda *_: None)
+    with pytest.raises(TypeError, match="Linear has hooks"):
+        from_torch(torch.nn.Sequential(hooked))
+    for move, library in ((from_torch, torch.nn), (to_torch, nn)):
+        with pytest.raises(ValueError, match="weight has no values yet"):
+            move(library.LazyLinear(3))
     with pytest.raises(TypeError, match="has no SwiGLU"):
         to_torch(nn.SwiGLU(4))
     with pytest.raises(TypeError, match="has no PReLU"):

@@ -11,9 +11,11 @@ from ..backend import to_device, to_host, xp
 from ..nn import Module
 from ..optim.optimizer import join, split
 from . import world
-from .world import broadcast_all, combined, get_rank, get_world_size
+from .world import agree, broadcast_all, combined, get_rank, get_world_size
 
 __all__ = ["DistributedDataParallel", "average_gradients", "broadcast_state"]
+
+EARLIER = 1 << 62  # more than all numbers that nodes ever get
 
 
 def broadcast_state(module, src=0):
@@ -55,14 +57,22 @@ def average_gradients(parameters, count=1):
     ------
     ValueError
         If `count` is negative, or 0 on every rank.
+    RuntimeError
+        On every rank, if one trains other parameters than another.
     """
     if not count >= 0:
         raise ValueError(f"count must not be negative, got {count}")
     if get_world_size() == 1:
         return
-    trained = [x for x in parameters if x.requires_grad]
-    for dtype in sorted({x.dtype for x in trained}, key=str):
-        _average([x for x in trained if x.dtype == dtype], dtype, count)
+    groups = {}
+    for x in parameters:
+        if x.requires_grad:
+            groups.setdefault(x.dtype, []).append(x)
+    groups = dict(sorted(groups.items(), key=lambda group: str(group[0])))
+    agree("average_gradients", ", ".join(f"{len(xs)} {dtype} parameters with {sum(x.array.size for x in xs)} entries"
+                                         for dtype, xs in groups.items()))
+    for dtype, trained in groups.items():
+        _average(trained, dtype, count)
 
 
 def _average(parameters, dtype, count):
@@ -103,7 +113,8 @@ class DistributedDataParallel(Module):
             loss.backward()                          # and averaged over the ranks
             optimizer.step()
 
-    Every rank must call ``backward()`` equally often, since each call waits for all the others.
+    Every rank must call ``backward()`` equally often, since each call waits for all the others. Gradients that are
+    asked for by ``autograd.grad`` stay this rank's own, though that waits for the others, too.
 
     Differs from PyTorch: ranks may count differently, by the attribute `count`. A parameter that took no part in the
     loss needs no ``find_unused_parameters``; its gradient stays None if it took part on no rank.
@@ -146,7 +157,7 @@ class DistributedDataParallel(Module):
             names = self.module.state_dict()  # without what is not persistent, which a rank makes as it needs it
             broadcast_all([x for name, x in self.module.named_buffers() if name in names])
         end, tied = self._end_of_backward(), []
-        results = _tie(self.module(*inputs, **options), end, tied)
+        results = _depend(self.module(*inputs, **options), end, tied)
         if self.training and not tied:
             raise RuntimeError("DistributedDataParallel: forward() returned no Tensor that requires grad, alone or in "
                                "tuples, lists and dicts, so it cannot tell when to average; call eval() or use "
@@ -156,8 +167,10 @@ class DistributedDataParallel(Module):
     def _end_of_backward(self):
         """A number whose node the walk back reaches last, when all gradients are written; its backward averages.
 
-        The walk goes from later nodes to earlier ones. So this node is made first, and then the parameters forget
-        theirs, to get new and later ones in the forward pass.
+            end <---- model's result <---- loss          nodes are numbered as they are made, and the walk takes the
+                           |                             largest number first; a parameter gets its node when it is
+                      parameters                         first used, perhaps long ago. So `end`, made later than
+                                                         some, is given a number before all of them.
         """
         def backward(g):
             average_gradients(self.module.parameters(), self.count)
@@ -166,8 +179,7 @@ class DistributedDataParallel(Module):
         end = Tensor.wrap(xp.zeros(()))
         end.requires_grad = True
         end.node = Node("average_gradients", (), backward, end.array, ())
-        for x in self.module.parameters():
-            x.node = None
+        end.node.number -= EARLIER  # keeps the order among several, which must be the same on all ranks
         return end
 
     @contextlib.contextmanager
@@ -184,7 +196,7 @@ class DistributedDataParallel(Module):
             self.averaging = before
 
 
-def _tie(value, end, tied):
+def _depend(value, end, tied):
     """`value` with every Tensor in it that requires grad depending on `end`, too; those are noted in `tied`."""
     if isinstance(value, Tensor) and value.requires_grad:
         def backward(g):
@@ -193,8 +205,8 @@ def _tie(value, end, tied):
         tied.append(value)
         return Tensor.from_op("tie", value.array, (value, end), backward, view=True)
     if isinstance(value, dict):
-        return {key: _tie(v, end, tied) for key, v in value.items()}
+        return {key: _depend(v, end, tied) for key, v in value.items()}
     if isinstance(value, (tuple, list)):
-        entries = [_tie(v, end, tied) for v in value]
+        entries = [_depend(v, end, tied) for v in value]
         return type(value)(*entries) if hasattr(value, "_fields") else type(value)(entries)
     return value

@@ -16,7 +16,8 @@ __all__ = ["ReduceOp", "all_reduce", "average", "barrier", "broadcast", "destroy
            "get_world_size", "init_process_group", "is_available", "is_initialized", "seed_rank"]
 
 PATIENCE = datetime.timedelta(seconds=60)
-SIZES = "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"  # variables in which mpiexec says how many it started: MPICH, Open MPI
+# variables in which a starter says how many it started: the mpiexec of MPICH, that of Open MPI, and torchrun
+SIZES = "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "WORLD_SIZE"
 
 communicator = None  # MPI's, of all ranks, from init_process_group() to destroy_process_group()
 everyone = None      # another of all ranks, for how they end; it stays
@@ -74,8 +75,8 @@ def init_process_group(backend="mpi", init_method=None, timeout=PATIENCE, world_
     ImportError
         If mpi4py or its MPI library is missing.
     RuntimeError
-        If it was called before, or the program was started by the mpiexec of another MPI than mpi4py's, so that
-        every process believes itself alone.
+        If it was called before, or the program was started by the mpiexec of another MPI than mpi4py's, or by
+        torchrun, so that every process believes itself alone.
     ValueError
         If MPI has another `world_size` or `rank`.
     """
@@ -84,10 +85,11 @@ def init_process_group(backend="mpi", init_method=None, timeout=PATIENCE, world_
         raise RuntimeError("init_process_group() was called before; once is enough for the whole program")
     mpi = _mpi()
     size, here = mpi.COMM_WORLD.Get_size(), mpi.COMM_WORLD.Get_rank()
-    started = {int(os.environ[name]) for name in SIZES if name in os.environ}
+    started = {int(os.environ[name]) for name in SIZES if os.environ.get(name, "").isdecimal()}
     if size == 1 and started and 1 not in started:
-        raise RuntimeError(f"mpiexec started {max(started)} processes, but the MPI library of mpi4py sees one alone: "
-                           f"they belong to different MPIs. Use the mpiexec of {mpi.Get_library_version()[:40]!r}")
+        raise RuntimeError(f"{max(started)} processes were started, but the MPI library of mpi4py sees one alone: "
+                           "they were started by torchrun, or by the mpiexec of another MPI. Use the mpiexec of "
+                           f"{mpi.Get_library_version()[:40]!r}")
     if world_size not in (-1, size) or rank not in (-1, here):
         raise ValueError(f"this is rank {here} of {size}, not {rank} of {world_size}: mpiexec -n decides")
     communicator = mpi.COMM_WORLD
@@ -116,7 +118,7 @@ def destroy_process_group():
 def _agree_on_the_end(patience):
     """Have this rank end the others if it fails, and wait for them if it is done first."""
     global everyone
-    everyone = communicator.Dup()  # so that what is said at the end meets no message of the work
+    everyone = communicator.Dup()  # a duplicate: what is said at the end meets no message of the work
     sys.excepthook = _stop_all
     atexit.register(_wait_for_all, patience)
 
@@ -130,7 +132,7 @@ def _stop_all(kind, error, trace):
 
 def _wait_for_all(patience):
     """Wait until every rank's program has ended; asleep, for MPI's own waiting takes a processor from the others."""
-    arrived, began = everyone.Ibarrier(), time.monotonic()
+    arrived, began = everyone.Ibarrier(), time.monotonic()  # a barrier that returns at once, and can be asked later
     while not arrived.Test():
         if communicator is not None and time.monotonic() - began > patience:
             print(f"rank {everyone.Get_rank()} ended without destroy_process_group(), and {patience:g} seconds later "
@@ -147,9 +149,40 @@ def barrier():
         communicator.Barrier()
 
 
+def agree(call, brought):
+    """Compare what the ranks bring to a call in common, before MPI would hang over it or take bytes for others.
+
+    Raises
+    ------
+    RuntimeError
+        On every rank, unless all have come to the same `call` with the same text `brought`.
+    """
+    everyones = communicator.allgather((call, brought))
+    if any(other != everyones[0] for other in everyones):
+        found = "; ".join(f"rank {r}: {c} of {b:.200}" for r, (c, b) in enumerate(everyones))
+        raise RuntimeError(f"the ranks do not bring the same to a call in common, {found}")
+
+
+def described(*arrays):
+    """The dtypes and shapes of arrays or tensors, as `agree` compares them."""
+    return ", ".join(f"{a.dtype}{a.shape}" for a in arrays)
+
+
 def all_reduce(tensor, op=ReduceOp.SUM):
-    """Replace `tensor`, in place and on every rank, by the sum over all ranks, or what else `op` says."""
+    """Replace `tensor`, in place and on every rank, by the sum over all ranks, or what else `op` says.
+
+    Raises
+    ------
+    ValueError
+        If `op` is none of those of `ReduceOp`.
+    RuntimeError
+        On every rank, if the ranks bring different dtypes, shapes or `op`.
+    """
+    known = {name: value for name, value in vars(ReduceOp).items() if name.isupper()}
+    if op not in known.values():
+        raise ValueError(f"op must be one of {', '.join(f'ReduceOp.{name}' for name in known)}, got {op!r}")
     if communicator is not None:
+        agree(f"all_reduce {op}", described(tensor))
         total = combined(numpy.array(to_host(tensor.array), order="C"), "SUM" if op == ReduceOp.AVG else op)
         if op == ReduceOp.AVG:
             total = total / get_world_size()
@@ -158,7 +191,13 @@ def all_reduce(tensor, op=ReduceOp.SUM):
 
 
 def broadcast(tensor, src=0):
-    """Replace `tensor`, in place, by what rank `src` holds."""
+    """Replace `tensor`, in place, by what rank `src` holds.
+
+    Raises
+    ------
+    RuntimeError
+        On every rank, if the ranks bring different dtypes, shapes or `src`.
+    """
     broadcast_all([tensor], src)
 
 
@@ -183,11 +222,15 @@ def average(value, count=1):
     ------
     ValueError
         If `count` is negative, or no rank has any.
+    RuntimeError
+        On every rank, if the ranks' values have different shapes.
     """
     single = not isinstance(value, Tensor)
     own = numpy.asarray(value if single else to_host(value.array), dtype=numpy.float64)
     if not count >= 0:
         raise ValueError(f"count must not be negative, got {count}")
+    if communicator is not None:
+        agree("average", f"shape {own.shape}")
     sums = combined(numpy.append(own * count if count else numpy.zeros_like(own), float(count)))
     if sums[-1] == 0:
         raise ValueError("no rank has anything to average: count is 0 on all of them")
@@ -201,7 +244,8 @@ def seed_rank(seed):
     Called after the model was made from one `manual_seed`. Rank 0 gets `seed` itself. The others' seeds are far
     from it, for with ``seed + rank`` the run with seed 0 and the one with seed 1 would share most of their numbers.
     """
-    return manual_seed((seed + 0x9E3779B1 * get_rank()) % 2**64)  # odd, so that no two agree in the low 32 bits
+    step = 0x9E3779B1  # 2^32 divided by the golden ratio, whose multiples lie far apart; odd, so that no two of these
+    return manual_seed((seed + step * get_rank()) % 2**64)  # agree in the low 32 bits
 
 
 def combined(array, op="SUM"):
@@ -217,6 +261,7 @@ def broadcast_all(tensors, src=0):
     """`broadcast` of several tensors as one message of bytes."""
     if communicator is None or not tensors:
         return
+    agree(f"broadcast from rank {src}", described(*tensors))
     hosts = [numpy.ascontiguousarray(to_host(x.array)).reshape(-1).view(numpy.uint8) for x in tensors]
     message, start = numpy.concatenate(hosts), 0
     communicator.Bcast(message, root=src)

@@ -137,13 +137,13 @@ def equal(a, b):
 def about_gradients(subject, first, second, copies):
     """Guards about the gradient arrays of two calls with the same cotangent; `copies` were made between the calls."""
     named = [(a.name, g, h, c) for a, g, h, c in zip(subject.arguments, first, second, copies) if g is not None]
-    if any(h is None or not equal(c, h) for _, _, h, c in named):
+    if any(h is None or not equal(to_host(c), to_host(h)) for _, _, h, c in named):
         yield guard("not_repeatable", NOT_REPEATABLE)
     inputs = [(f"the input {a.name}", x) for a, x in zip(subject.arguments, subject.arrays)]
     for name, g, h, _ in named:
         others = [*inputs, ("the next call's gradient", h)]
         yield from [guard("shared_memory", SHARED, name, other) for other, array in others
                     if array is not None and g.size and shares_memory(g, array)]
-    bad = [name for name, g, _, _ in named if not numpy.isfinite(g).all()]
+    bad = [name for name, g, _, _ in named if not numpy.isfinite(to_host(g)).all()]
     if bad:
         yield guard("not_finite", NOT_FINITE, ", ".join(bad))

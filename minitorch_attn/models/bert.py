@@ -15,6 +15,7 @@ from .. import nn
 from ..grad_mode import no_grad
 from ..nn import functional as F
 from ..ops import arange, rand, randint, where
+from .checks import check_ids, check_sizes, check_targets
 
 __all__ = ["BERT", "BERTConfig", "mask_tokens"]
 
@@ -72,7 +73,14 @@ def mask_tokens(ids, config, share=0.15, generator=None):
         `ids` with the chosen tokens changed.
     targets : Tensor (B, T)
         The true token where one was chosen, and -100, where no answer counts, everywhere else.
+
+    Raises
+    ------
+    ValueError
+        If `share` lies outside [0, 1].
     """
+    if not 0 <= share <= 1:
+        raise ValueError(f"share is a part of each row, in [0, 1], got {share}")
     word = ids >= config.n_special
     count = (word.sum(1, keepdim=True) * share).round().clamp(min=1)          # (B, T) -> (B, 1)
     order = rand(ids.shape, generator=generator).masked_fill(~word, 2.0).argsort(1)  # words first, in random order
@@ -105,7 +113,7 @@ class SelfAttention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then a net of width F = 4C for each token alone, each added to its input and then normalised."""
+    """Post-LN: attention, then a net of width 4C for each token alone, each added to its input and then normalised."""
 
     def __init__(self, config):
         super().__init__()
@@ -130,19 +138,17 @@ class BERT(nn.Module):
     Raises
     ------
     ValueError
-        If the width is not a multiple of the number of heads.
+        If the width is not a multiple of the number of heads, or a size is not positive.
     """
 
     def __init__(self, config):
         super().__init__()
-        if config.n_embd % config.n_head:
-            raise ValueError(f"n_embd={config.n_embd} cannot be split over n_head={config.n_head} heads; make the "
-                             "width a multiple of the number of heads")
+        check_sizes(config)
         self.config, C = config, config.n_embd
         self.tok_emb, self.pos_emb = nn.Embedding(config.vocab_size, C), nn.Embedding(config.block_size, C)
         self.ln_emb, self.drop = nn.LayerNorm(C), nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList([Block(config) for _ in range(config.n_layer)])
-        self.transform = nn.Sequential(nn.Linear(C, C), nn.GELU(), nn.LayerNorm(C))
+        self.transform = nn.Sequential(nn.Linear(C, C), nn.GELU(), nn.LayerNorm(C))  # one more layer before the logits
         self.head = nn.Linear(C, config.vocab_size)
         self.apply(self.init_weights)
         self.head.weight = self.tok_emb.weight  # tied: a token is recognised by the vector that it is read as
@@ -157,9 +163,11 @@ class BERT(nn.Module):
 
     def encode(self, ids, need_weights=False):
         """What the blocks make of each token, (B, T) -> (B, T, C), to build other tasks on; and the weights."""
-        self.check(ids)
+        check_ids(ids, self.config.vocab_size, self.config.block_size)
         mask = F.padding_mask(ids, pad_id=self.config.pad_id)                 # (B, T) -> (B, 1, 1, T)
-        x = self.tok_emb(ids) + self.pos_emb(arange(ids.shape[1]))            # (B, T) -> (B, T, C)
+        before = (mask[:, 0, 0].cumsum(1) == 0).sum(1, keepdim=True)          # padding on the left, (B, 1)
+        place = (arange(ids.shape[1]) - before).clamp(min=0)                  # counted from the first token, (B, T)
+        x = self.tok_emb(ids) + self.pos_emb(place)                           # (B, T) -> (B, T, C)
         x, weights = self.drop(self.ln_emb(x)), []
         for block in self.blocks:
             x, w = block(x, mask, need_weights)
@@ -190,8 +198,9 @@ class BERT(nn.Module):
         IndexError
             If an id lies outside the vocabulary.
         ValueError
-            If `ids` is not (B, T), or T exceeds `block_size`.
+            If `ids` is not (B, T), or T exceeds `block_size`; or `targets` has another shape.
         """
+        check_targets(targets, ids, self.config.vocab_size)
         x, weights = self.encode(ids, need_weights)
         logits = self.head(self.transform(x))                                 # (B, T, C) -> (B, T, V)
         loss = None
@@ -201,19 +210,10 @@ class BERT(nn.Module):
 
     @no_grad()
     def fill(self, ids):
-        """`ids` (B, T) with the likeliest token, never a special one, in the place of each [MASK]."""
+        """`ids` (B, T) with the likeliest token, never a special one, in the place of each [MASK].
+
+        The model is used in the mode it is in: call ``model.eval()`` first, or dropout stays at work.
+        """
         config = self.config
         logits = self(ids)[0][:, :, config.n_special:]                        # (B, T, V) -> (B, T, V - n_special)
         return where(ids == config.mask_id, logits.argmax(-1) + config.n_special, ids)
-
-    def check(self, ids):
-        """Raise unless the model can read `ids`."""
-        V, longest = self.config.vocab_size, self.config.block_size
-        if ids.ndim != 2:
-            raise ValueError(f"ids must be (batch, time), got shape {tuple(ids.shape)}; ids[None] adds a batch axis")
-        if ids.shape[1] > longest:
-            raise ValueError(f"{ids.shape[1]} tokens do not fit block_size={longest}; make the model with a larger "
-                             "block_size")
-        if ids.numel() and not 0 <= (low := int(ids.min())) <= (high := int(ids.max())) < V:
-            raise IndexError(f"ids must lie in [0, {V}), the vocabulary, got {low if low < 0 else high}; was the text "
-                             "encoded with another tokenizer?")

@@ -16,9 +16,10 @@ Press, Wolf (2017), "Using the Output Embedding to Improve Language Models" (tie
 import math
 from dataclasses import dataclass
 
-from .. import dtypes, nn
+from .. import nn
 from ..nn import functional as F
-from ..ops import arange, ones
+from ..ops import arange
+from .checks import check_ids, check_sizes, check_targets
 
 __all__ = ["GPT", "GPTCache", "GPTConfig"]
 
@@ -84,17 +85,12 @@ class CausalSelfAttention(nn.Module):
         if cache is not None:
             k, v = cache.append(k, v)                                         # (B, H, T, D) -> (B, H, S, D)
         no_past = T == k.shape[2]  # then the kernel knows the mask itself; and a single token sees all there is
-        mask = None if no_past or T == 1 else causal_mask(T, k.shape[2])
+        mask = None if no_past or T == 1 else F.causal_mask(T, k.shape[2])    # (T, S)
         y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=no_past,
                                            dropout_p=self.dropout if self.training else 0.0)
         y = y.transpose(1, 2).reshape(B, T, C)                                # (B, H, T, D) -> (B, T, C)
         # the fused attention never keeps its weights; the figures ask for them
         return self.drop(self.proj(y)), F.attention_weights(q, k, mask, no_past) if need_weights else None
-
-
-def causal_mask(T, S):
-    """The mask (T, S) for `T` queries that are the last of `S` tokens: query t may see the keys 0 to S - T + t."""
-    return ones(T, S, dtype=dtypes.bool).tril(S - T)
 
 
 class MLP(nn.Module):
@@ -137,14 +133,12 @@ class GPT(nn.Module):
     Raises
     ------
     ValueError
-        If the width is not a multiple of the number of heads.
+        If the width is not a multiple of the number of heads, or a size is not positive.
     """
 
     def __init__(self, config):
         super().__init__()
-        if config.n_embd % config.n_head:
-            raise ValueError(f"n_embd={config.n_embd} cannot be split over n_head={config.n_head} heads; make the "
-                             "width a multiple of the number of heads")
+        check_sizes(config)
         self.config = config
         self.tok_emb = nn.Embedding(config.vocab_size, config.n_embd)
         self.pos_emb = nn.Embedding(config.block_size, config.n_embd)
@@ -198,10 +192,13 @@ class GPT(nn.Module):
         IndexError
             If an id lies outside the vocabulary.
         ValueError
-            If `ids` is not (B, T), or T and the cached tokens together exceed `block_size`.
+            If `ids` is not (B, T), or T and the cached tokens together exceed `block_size`; or `targets` has another
+            shape.
         """
-        past, T = 0 if cache is None else len(cache), ids.shape[-1]
-        self.check(ids, targets, past)
+        past = 0 if cache is None else len(cache)
+        check_ids(ids, self.config.vocab_size, self.config.block_size, past)  # before a cache grows
+        check_targets(targets, ids, self.config.vocab_size)
+        T = ids.shape[1]
         x = self.tok_emb(ids) + self.pos_emb(arange(past, past + T))          # (B, T) -> (B, T, C)
         x, weights = self.drop(x), []
         for layer, block in enumerate(self.blocks):
@@ -212,22 +209,3 @@ class GPT(nn.Module):
         if targets is not None:
             loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())   # (B*T, V), (B*T,) -> ()
         return (logits, loss, weights) if need_weights else (logits, loss)
-
-    def check(self, ids, targets, past):
-        """Raise, before a cache has grown, unless the model can read `ids` after `past` tokens and judge `targets`."""
-        V, longest = self.config.vocab_size, self.config.block_size
-        if ids.ndim != 2:
-            raise ValueError(f"ids must be (batch, time), got shape {tuple(ids.shape)}; ids[None] adds a batch axis")
-        if past + ids.shape[1] > longest:
-            read = f"{ids.shape[1]} tokens" + (f" after {past} cached ones" if past else "")
-            raise ValueError(f"{read} do not fit block_size={longest}; pass the last {longest} only, or make the "
-                             "model with a larger block_size")
-        if targets is not None and targets.numel() != ids.numel():
-            raise ValueError(f"targets must be as many as ids, {tuple(ids.shape)}, got {tuple(targets.shape)}")
-        counted = None if targets is None else targets[targets != -100]
-        for name, tokens in (("ids", ids), ("targets", counted)):
-            if tokens is not None and tokens.numel():
-                low, high = int(tokens.min()), int(tokens.max())
-                if low < 0 or high >= V:
-                    raise IndexError(f"{name} must lie in [0, {V}), the vocabulary, got {low if low < 0 else high}; "
-                                     "was the text encoded with another tokenizer?")

@@ -6,6 +6,9 @@ queries and keys (RoPE) and are not added to the tokens; and several query heads
 
 Read from the top: the cache, one layer's attention, its feed-forward net, the block around both, and the model.
 
+Letters beside those of a GPT: K heads of keys and values, and in a comment of shapes F for the width inside the
+feed-forward net (elsewhere in the code F is `nn.functional`).
+
 References
 ----------
 Touvron et al. (2023), "LLaMA: Open and Efficient Foundation Language Models" (section 2.2).
@@ -16,11 +19,12 @@ Ainslie et al. (2023), "GQA: Training Generalized Multi-Query Transformer Models
 Henry et al. (2020), "Query-Key Normalization for Transformers".
 """
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from .. import nn
+from .. import dtypes, nn
 from ..nn import functional as F
 from ..ops import arange, cat
+from .checks import check_ids, check_sizes, check_targets
 
 __all__ = ["Llama", "LlamaCache", "LlamaConfig"]
 
@@ -43,7 +47,8 @@ class LlamaConfig:
         F, the width inside the feed-forward net; 8C/3 rounded up unless given. Its three matrices then have 8 C^2
         weights, as many as the two of a GPT with F = 4C.
     rope_base : float
-        The slowest pair of entries turns once in about 2 pi `rope_base` tokens.
+        Of the D / 2 pairs of entries, the fastest turns once in 2 pi tokens, the slowest once in
+        2 pi rope_base^((D - 2) / D).
     qk_norm : bool
         Whether queries and keys are normalised, which bounds the scores.
     tied : bool
@@ -92,13 +97,22 @@ class Attention(nn.Module):
         self.width = D
 
     def forward(self, x, turn, mask, cache=None, need_weights=False):
-        q, k, v = (y.unflatten(-1, (-1, self.width)).transpose(1, 2) for y in (self.q(x), self.k(x), self.v(x)))
-        q, k = F.apply_rotary(self.q_norm(q), *turn), F.apply_rotary(self.k_norm(k), *turn)  # (B, H or K, T, D)
+        """x (B, T, C) -> (the same shape, the weights (B, H, T, S) if asked for, else None).
+
+        `turn` is the pair of cosines and sines (T, D / 2) of the tokens' positions, `mask` says what they may see.
+        """
+        q, k, v = self.heads(self.q(x)), self.heads(self.k(x)), self.heads(self.v(x))
+        cos, sin = turn
+        q = F.apply_rotary(self.q_norm(q), cos, sin)                          # (B, H, T, D)
+        k = F.apply_rotary(self.k_norm(k), cos, sin)                          # (B, K, T, D)
         if cache is not None:
             k, v = cache.append(k, v)                                         # (B, K, T, D) -> (B, K, S, D)
         y = F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=self.groups > 1)
         weights = F.attention_weights(q, k.repeat_interleave(self.groups, 1), mask) if need_weights else None
         return self.proj(y.transpose(1, 2).flatten(2)), weights               # (B, H, T, D) -> (B, T, C)
+
+    def heads(self, x):
+        return x.unflatten(-1, (-1, self.width)).transpose(1, 2)              # (B, T, K D) -> (B, K, T, D)
 
 
 class SwiGLU(nn.Module):
@@ -134,22 +148,24 @@ class Llama(nn.Module):
     Parameters
     ----------
     config : LlamaConfig
-        Its `n_kv_head` and `n_hidden` are filled in where they were left out.
+        It stays as it is; the model's own copy, `config`, has `n_kv_head` and `n_hidden` filled in.
 
     Raises
     ------
     ValueError
-        If the width is not an even multiple of the number of heads, or K does not divide H.
+        If the width is not an even multiple of the number of heads, or K does not divide H, or a size is not positive.
     """
 
     def __init__(self, config):
         super().__init__()
+        check_sizes(config)
         C, H = config.n_embd, config.n_head
-        config.n_kv_head, config.n_hidden = config.n_kv_head or H, config.n_hidden or math.ceil(8 * C / 3)
-        if C % H or C // H % 2 or H % config.n_kv_head:
+        K = H if config.n_kv_head is None else config.n_kv_head
+        if K < 1 or C // H % 2 or H % K:
             raise ValueError(f"n_embd={C} must be an even multiple of n_head={H}, as RoPE turns pairs, and n_head one "
-                             f"of n_kv_head={config.n_kv_head}")
-        self.config = config
+                             f"of n_kv_head={K}")
+        hidden = math.ceil(8 * C / 3) if config.n_hidden is None else config.n_hidden
+        self.config = config = replace(config, n_kv_head=K, n_hidden=hidden)
         self.tok_emb = nn.Embedding(config.vocab_size, C)
         self.blocks = nn.ModuleList([Block(config) for _ in range(config.n_layer)])
         self.norm = nn.RMSNorm(C, eps=1e-6)
@@ -191,13 +207,15 @@ class Llama(nn.Module):
         IndexError
             If an id lies outside the vocabulary.
         ValueError
-            If `ids` is not (B, T), or T and the cached tokens together exceed `block_size`.
+            If `ids` is not (B, T), or T and the cached tokens together exceed `block_size`; or `targets` has another
+            shape.
         """
         past = 0 if cache is None else len(cache)
-        self.check(ids, targets, past)
+        check_ids(ids, self.config.vocab_size, self.config.block_size, past)  # before a cache grows
+        check_targets(targets, ids, self.config.vocab_size)
         mask, places = self.mask(ids, past, cache), arange(past, past + ids.shape[1])
         turn = F.rotary_tables(places, self.config.n_embd // self.config.n_head, self.config.rope_base,
-                               self.tok_emb.weight.dtype)
+                               dtypes.promote_types(self.tok_emb.weight.dtype, dtypes.float32))
         x, weights = self.tok_emb(ids), []                                    # (B, T) -> (B, T, C)
         for layer, block in enumerate(self.blocks):
             x, w = block(x, turn, mask, None if cache is None else cache.layers[layer], need_weights)
@@ -211,7 +229,8 @@ class Llama(nn.Module):
     def mask(self, ids, past, cache):
         """Which of all S tokens each of `ids` may see, (T, S) or (B, 1, T, S): what is before it, and no padding.
 
-        That is all that padding takes, for RoPE only knows how far apart two tokens are, not where the text began.
+        The cache learns which of `ids` are padding. Positions need no care: they count the padding too, but RoPE only
+        knows how far apart two tokens are, and that is the same.
         """
         causal = F.causal_mask(ids.shape[1], past + ids.shape[1])
         if self.config.pad_id is None:
@@ -223,22 +242,3 @@ class Llama(nn.Module):
         if cache is not None:
             cache.seen = seen
         return causal & seen[:, None, None]                                   # (T, S), (B, 1, 1, S) -> (B, 1, T, S)
-
-    def check(self, ids, targets, past):
-        """Raise, before a cache has grown, unless the model can read `ids` after `past` tokens and judge `targets`."""
-        V, longest = self.config.vocab_size, self.config.block_size
-        if ids.ndim != 2:
-            raise ValueError(f"ids must be (batch, time), got shape {tuple(ids.shape)}; ids[None] adds a batch axis")
-        if past + ids.shape[1] > longest:
-            read = f"{ids.shape[1]} tokens" + (f" after {past} cached ones" if past else "")
-            raise ValueError(f"{read} do not fit block_size={longest}; pass the last {longest} only, or make the "
-                             "model with a larger block_size")
-        if targets is not None and targets.numel() != ids.numel():
-            raise ValueError(f"targets must be as many as ids, {tuple(ids.shape)}, got {tuple(targets.shape)}")
-        counted = None if targets is None else targets[targets != -100]
-        for name, tokens in (("ids", ids), ("targets", counted)):
-            if tokens is not None and tokens.numel():
-                low, high = int(tokens.min()), int(tokens.max())
-                if low < 0 or high >= V:
-                    raise IndexError(f"{name} must lie in [0, {V}), the vocabulary, got {low if low < 0 else high}; "
-                                     "was the text encoded with another tokenizer?")

@@ -5,6 +5,9 @@ is one vector of fixed width. With attention it looks back at every step, at the
 
 Read from the top: the encoder, additive attention, and the model.
 
+Axis letters: B batch, S time of the source, T time of the target, E width of an embedded token, H width of a recurrent
+state (there are no heads here), V vocabulary.
+
 References
 ----------
 Sutskever, Vinyals, Le (2014), "Sequence to Sequence Learning with Neural Networks", and Cho et al. (2014), "Learning
@@ -19,7 +22,8 @@ from dataclasses import dataclass
 from .. import nn
 from ..grad_mode import no_grad
 from ..nn import functional as F
-from ..ops import arange, cat, empty, full, rand, stack, where, zeros
+from ..ops import arange, cat, empty, full, rand, stack, tensor, where, zeros
+from .checks import check_ids, check_sizes, check_targets
 
 __all__ = ["Seq2Seq", "Seq2SeqConfig"]
 
@@ -37,7 +41,8 @@ class Seq2SeqConfig:
     attention : bool
         Whether the decoder looks back at the source.
     pad_id, start_id, end_id : int
-        What fills up a target; what the decoder reads first; what it writes last.
+        What fills up a target; what the decoder reads first; what it writes last. The defaults are those of targets
+        made of the ten digits: 0 to 9 are the digits themselves.
     """
     source_vocab: int
     target_vocab: int
@@ -50,7 +55,7 @@ class Seq2SeqConfig:
 
 
 def mirror(x, lengths):
-    """Turn round the first `lengths` steps of each row of x (B, S, C); the padding behind them stays."""
+    """Reverse the first `lengths` steps of each row of x (B, S, C); the padding behind them stays."""
     place = arange(x.shape[1]).expand(x.shape[:2])                            # (S,) -> (B, S)
     index = where(place < lengths[:, None], lengths[:, None] - 1 - place, place)
     return x.gather(1, index[:, :, None].expand(x.shape))
@@ -78,7 +83,10 @@ class Encoder(nn.Module):
 
 
 class AdditiveAttention(nn.Module):
-    """A small net compares the state that asks with each one that may answer: score = v . tanh(W s + b + U h)."""
+    """A small net compares the state that asks with each one that may answer: score = v . tanh(W s + b + U h).
+
+    `nn.AdditiveAttention` is the same for any number of queries, without b; here it is spelled out.
+    """
 
     def __init__(self, config):
         super().__init__()
@@ -100,10 +108,18 @@ class Seq2Seq(nn.Module):
     Parameters
     ----------
     config : Seq2SeqConfig
+
+    Raises
+    ------
+    ValueError
+        If a size is not positive, or `start_id` is no token of the target.
     """
 
     def __init__(self, config):
         super().__init__()
+        check_sizes(config)
+        if not 0 <= config.start_id < config.target_vocab:
+            raise ValueError(f"start_id={config.start_id} lies outside target_vocab={config.target_vocab}")
         self.config, E, H = config, config.n_embd, config.n_hidden
         self.encoder = Encoder(config)
         self.bridge = nn.Linear(2 * H, H)
@@ -114,9 +130,20 @@ class Seq2Seq(nn.Module):
         self.head = nn.Linear(H + context, config.target_vocab)
 
     def encode(self, source, lengths=None):
-        """Read the source: what `step` needs of it, and the decoder's first state (B, H)."""
+        """Read the source.
+
+        Returns
+        -------
+        memory : (keys (B, S, H) or None, states (B, S, 2H), seen (B, S))
+            What `step` needs of it: the projected keys of attention, the encoder's states, and which are no padding.
+        s : Tensor (B, H)
+            The decoder's first state.
+        """
+        check_ids(source, self.config.source_vocab, name="source")
         B, S = source.shape
-        lengths = full((B,), S) if lengths is None else lengths
+        lengths = full((B,), S) if lengths is None else tensor(lengths) if isinstance(lengths, list) else lengths
+        if not B or not S:
+            raise ValueError(f"there must be at least one source, with at least one token, got {tuple(source.shape)}")
         if lengths.shape != (B,) or not 1 <= int(lengths.min()) <= int(lengths.max()) <= S:
             raise ValueError(f"lengths must be ({B},), each from 1 to {S}, the width of the source, got "
                              f"{lengths.tolist()}")
@@ -125,7 +152,10 @@ class Seq2Seq(nn.Module):
         return (keys, states, arange(S) < lengths[:, None]), self.bridge(last).tanh()
 
     def step(self, token, s, memory):
-        """Read a token (B,) in the state s (B, H) -> logits for the next (B, V), the new state, weights or None."""
+        """Read a token (B,) in the state s (B, H) -> logits for the next (B, V), the new state, weights or None.
+
+        `memory` is what `encode` made of the source.
+        """
         x, weights = self.emb(token), None                                    # (B,) -> (B, E)
         if self.attention:
             context, weights = self.attention(s, *memory)
@@ -144,7 +174,7 @@ class Seq2Seq(nn.Module):
             `start_id` and the true tokens, see `shift`.
         targets : Tensor (B, T), integers, optional
             The token that does come next; -100 where no answer counts.
-        lengths : Tensor (B,), integers, optional
+        lengths : Tensor (B,) or list, integers, optional
             How many tokens of each source are no padding; all unless given.
         teacher_forcing : float
             Probability in [0, 1] with which the decoder reads the true token at a step, and not what it would have
@@ -162,10 +192,17 @@ class Seq2Seq(nn.Module):
         Raises
         ------
         ValueError
-            If `lengths` or `teacher_forcing` lies out of its range.
+            If `lengths` or `teacher_forcing` lies out of its range, ids are not (batch, time) with at least one token,
+            or `targets` has another shape than `ids`.
+        IndexError
+            If an id lies outside its vocabulary.
         """
         if not 0 <= teacher_forcing <= 1:
             raise ValueError(f"teacher_forcing is a probability in [0, 1], got {teacher_forcing}")
+        check_ids(ids, self.config.target_vocab)
+        check_targets(targets, ids, self.config.target_vocab)
+        if not ids.shape[1]:
+            raise ValueError("ids must have at least one token for the decoder to start from")
         memory, s = self.encode(source, lengths)
         logits, weights = [], []
         for t in range(ids.shape[1]):
@@ -192,11 +229,13 @@ class Seq2Seq(nn.Module):
     def greedy(self, source, max_new_tokens, lengths=None):
         """Write the likeliest token, read it, and so on.
 
+        The model is used in the mode it is in: call ``model.eval()`` first if you have added dropout to it.
+
         Parameters
         ----------
         source, lengths
             As in `forward`.
-        max_new_tokens : int
+        max_new_tokens : int, at least 1
 
         Returns
         -------
@@ -204,7 +243,14 @@ class Seq2Seq(nn.Module):
             Rows end with `end_id` and are filled up with `pad_id`.
         weights : Tensor (B, n, S) or None
             Where the decoder looked as it wrote each token.
+
+        Raises
+        ------
+        ValueError
+            If `max_new_tokens` is below 1.
         """
+        if max_new_tokens < 1:
+            raise ValueError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
         memory, s = self.encode(source, lengths)
         token, done = full((len(source),), self.config.start_id), zeros(len(source)).bool()
         ids, weights = [], []

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from .. import nn
 from ..nn import functional as F
+from .checks import check_ids, check_sizes, check_targets
 
 __all__ = ["ConvolutionConfig", "ConvolutionModel", "RecurrentCache", "RecurrentConfig", "RecurrentModel"]
 
@@ -69,7 +70,7 @@ class RecurrentModel(nn.Module):
     Raises
     ------
     ValueError
-        If `cell` is another word.
+        If `cell` is another word, or a size is not positive.
     """
 
     def __init__(self, config):
@@ -77,6 +78,7 @@ class RecurrentModel(nn.Module):
         cells = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
         if config.cell not in cells:
             raise ValueError(f'cell must be "rnn", "gru" or "lstm", got {config.cell!r}')
+        check_sizes(config)
         self.config = config
         self.tok_emb = nn.Embedding(config.vocab_size, config.n_embd)
         self.cell = cells[config.cell](config.n_embd, config.n_embd, config.n_layer, batch_first=True)
@@ -102,7 +104,16 @@ class RecurrentModel(nn.Module):
         logits : Tensor (B, T, V)
         loss : Tensor () or None
             Mean cross-entropy in nats a token; None without targets.
+
+        Raises
+        ------
+        IndexError
+            If an id lies outside the vocabulary.
+        ValueError
+            If `ids` is not (B, T), or `targets` has another shape.
         """
+        check_ids(ids, self.config.vocab_size)
+        check_targets(targets, ids, self.config.vocab_size)
         y, state = self.cell(self.tok_emb(ids), cache.state if cache else None)   # (B, T) -> (B, T, C)
         if cache is not None:
             cache.state, cache.length = state, cache.length + ids.shape[1]
@@ -164,6 +175,7 @@ class ConvolutionModel(nn.Module):
 
     def __init__(self, config):
         super().__init__()
+        check_sizes(config)
         self.config = config
         apart = [config.kernel_size**layer if config.dilated else 1 for layer in range(config.n_layer)]
         self.reach = 1 + (config.kernel_size - 1) * sum(apart)
@@ -173,7 +185,12 @@ class ConvolutionModel(nn.Module):
         self.head = nn.Linear(config.n_embd, config.vocab_size)
 
     def forward(self, ids, targets=None):
-        """Logits (B, T, V) for the token after each one of `ids` (B, T), and their loss, as in `RecurrentModel`."""
+        """Logits (B, T, V) for the token after each one of `ids` (B, T), and their loss, as in `RecurrentModel`.
+
+        There is no cache, so `generate` reads the tokens again at each step.
+        """
+        check_ids(ids, self.config.vocab_size)
+        check_targets(targets, ids, self.config.vocab_size)
         x = self.layers(self.tok_emb(ids))                                    # (B, T) -> (B, T, C)
         return answer(self.head(self.ln(x)), targets)                         # (B, T, C) -> (B, T, V)
 

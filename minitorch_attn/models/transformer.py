@@ -1,23 +1,23 @@
 """The encoder-decoder Transformer in one file: read one sequence, write another, greedily or by beam search.
 
 Read from the top: attention that can look at another sequence, the encoder's and the decoder's block, and the model
-with its two ways to decode. The decoder keeps keys and values while it writes: of its own tokens, which grow by one a
-step, and of what the encoder read, which are computed once.
+with its two ways to decode. While it writes, the decoder keeps keys and values in two `KVCache`s a layer: of its own
+tokens, where `append` adds those of a new token and returns all; and of the source, computed once and then `read`.
 
 References
 ----------
 Vaswani et al. (2017), "Attention Is All You Need". Here the norms stand before each part, not after it, and the
 positions are learned: see Xiong et al. (2020), "On Layer Normalization in the Transformer Architecture", and section
 3.5 of the paper itself.
-Wu et al. (2016), "Google's Neural Machine Translation System" (beam search and its length penalty, section 7).
 """
-import math
 from dataclasses import dataclass
 
 from .. import nn
 from ..grad_mode import no_grad
 from ..nn import functional as F
-from ..ops import arange, cat, full, zeros
+from ..ops import arange, cat, full
+from .beam import beam_search
+from .checks import check_ids, check_sizes, check_targets
 
 __all__ = ["Transformer", "TransformerConfig"]
 
@@ -77,7 +77,7 @@ class Attention(nn.Module):
 
 
 def mlp(config):
-    """The feed-forward net, for each token alone: widen to F = 4C, bend, narrow."""
+    """The feed-forward net, for each token alone: widen to 4C, bend, narrow."""
     C = config.n_embd
     return nn.Sequential(nn.Linear(C, 4 * C), nn.ReLU(), nn.Linear(4 * C, C), nn.Dropout(config.dropout))
 
@@ -106,18 +106,18 @@ class DecoderBlock(nn.Module):
         self.ln_3, self.mlp = nn.LayerNorm(config.n_embd), mlp(config)
 
     def forward(self, x, memory, causal, mask, cache=None, need_weights=False):
-        own, source = cache or (None, None)
+        own_cache, source_cache = (None, None) if cache is None else cache
         h = self.ln_1(x)
         k, v = self.attn.keys_and_values(h)
-        if cache:
-            k, v = own.append(k, v)                                           # (B, H, T, D) -> (B, H, past + T, D)
+        if own_cache is not None:
+            k, v = own_cache.append(k, v)                                     # (B, H, T, D) -> (B, H, past + T, D)
         x = x + self.attn(h, k, v, causal)[0]
-        if cache and len(source):  # the same for every token
-            k, v = source.read()
+        if source_cache is not None and len(source_cache):  # the same for every token
+            k, v = source_cache.read()
         else:
             k, v = self.cross.keys_and_values(memory)
-            if cache:
-                source.append(k, v)
+            if source_cache is not None:
+                source_cache.append(k, v)
         y, weights = self.cross(self.ln_2(x), k, v, mask, need_weights)
         x = x + y
         return x + self.mlp(self.ln_3(x)), weights
@@ -131,9 +131,7 @@ class Transformer(nn.Module):
 
     def __init__(self, config):
         super().__init__()
-        if config.n_embd % config.n_head:
-            raise ValueError(f"n_embd={config.n_embd} cannot be split over n_head={config.n_head} heads; make the "
-                             "width a multiple of the number of heads")
+        check_sizes(config)
         self.config, C = config, config.n_embd
         self.source_emb, self.source_pos = nn.Embedding(config.source_vocab, C), nn.Embedding(config.block_size, C)
         self.target_emb, self.target_pos = nn.Embedding(config.target_vocab, C), nn.Embedding(config.block_size, C)
@@ -155,7 +153,7 @@ class Transformer(nn.Module):
 
     def encode(self, source):
         """Read `source` (B, S) -> what the decoder looks at, (B, S, C), and which of it may be seen, (B, 1, 1, S)."""
-        check(source, 0, self.config.block_size)
+        check_ids(source, self.config.source_vocab, self.config.block_size, name="source")
         mask = F.padding_mask(source, pad_id=self.config.pad_id)              # (B, S) -> (B, 1, 1, S)
         place = (mask[:, 0, 0].cumsum(1) - 1).clamp(min=0)  # counted from the first token, wherever the padding is
         x = self.drop(self.source_emb(source) + self.source_pos(place))       # (B, S) -> (B, S, C)
@@ -173,12 +171,13 @@ class Transformer(nn.Module):
 
         The weights are those of the cross-attention, one (B, H, T, S) for each layer; None without `need_weights`.
         """
-        past, T = len(cache[0][0]) if cache else 0, ids.shape[-1]
-        check(ids, past, self.config.block_size)
+        past = 0 if cache is None else len(cache[0][0])
+        check_ids(ids, self.config.target_vocab, self.config.block_size, past)  # before a cache grows
+        T = ids.shape[1]
         x = self.target_emb(ids) + self.target_pos(arange(past, past + T))    # (B, T) -> (B, T, C)
         x, weights, causal = self.drop(x), [], F.causal_mask(T, past + T)
         for layer, block in enumerate(self.decoder):
-            x, w = block(x, memory, causal, mask, cache and cache[layer], need_weights)
+            x, w = block(x, memory, causal, mask, None if cache is None else cache[layer], need_weights)
             weights.append(w)
         return self.head(self.ln_target(x)), weights                          # (B, T, C) -> (B, T, V)
 
@@ -205,11 +204,10 @@ class Transformer(nn.Module):
 
         Raises
         ------
-        IndexError
-            If an id lies outside its vocabulary.
-        ValueError
-            If ids are not (batch, time) or longer than `block_size`.
+        IndexError, ValueError
+            If an id lies outside its vocabulary; if ids are not (batch, time), or too long, or unlike `targets`.
         """
+        check_targets(targets, ids, self.config.target_vocab)
         logits, weights = self.decode(ids, *self.encode(source), need_weights=need_weights)
         loss = None
         if targets is not None:
@@ -229,49 +227,32 @@ class Transformer(nn.Module):
     def beam(self, source, max_new_tokens, width=4, length_penalty=0.6, use_cache=True):
         """Keep the W = `width` likeliest beginnings at each step, and give the best target in the end.
 
+        The model is used in the mode it is in: call ``model.eval()`` first, or dropout stays at work.
+
         Parameters
         ----------
         source : Tensor (B, S)
-        max_new_tokens, width : int
-        length_penalty : float
-            Targets compare by log-likelihood / ((5 + length) / 6)^length_penalty, as longer ones are less likely.
+        max_new_tokens, width, length_penalty
+            As in `beam_search`, which also says what is returned; ValueError if the first exceeds `block_size`.
         use_cache : bool
             Whether each step reads one token only, or all again; both give the same tokens.
 
         Returns
         -------
         ids : Tensor (B, n), n <= max_new_tokens
-            Rows end with `end_id`, if they ended, and are filled up with `pad_id`.
         scores : Tensor (B,)
-            The log-likelihood of each in nats.
         """
-        config, V, B, W = self.config, self.config.target_vocab, len(source), width
-        memory, mask = (x.repeat_interleave(W, 0) for x in self.encode(source))       # (B, ...) -> (B*W, ...)
-        ids, first = full((B * W, 1), config.start_id), arange(B)[:, None] * W
+        if max_new_tokens > self.config.block_size:
+            raise ValueError(f"max_new_tokens={max_new_tokens} is more than block_size={self.config.block_size}")
+        memory, mask = (x.repeat_interleave(width, 0) for x in self.encode(source))   # (B, ...) -> (B W, ...)
         cache = self.new_cache() if use_cache else None
-        done, length = zeros(B * W).bool(), zeros(B * W)
-        scores = zeros(B, W).masked_fill(arange(W) > 0, -math.inf)  # at first the beams are all the same
-        is_pad, is_start = arange(V) == config.pad_id, arange(V) == config.start_id
-        for _ in range(max_new_tokens):
+
+        def step(ids):
             logits, _ = self.decode(ids[:, -1:] if use_cache else ids, memory, mask, cache)
-            logp = F.log_softmax(logits[:, -1].masked_fill(is_pad | is_start, -math.inf), -1)  # -> (B*W, V)
-            logp = logp.masked_fill(done[:, None], -math.inf).masked_fill(done[:, None] & is_pad, 0.0)
-            total = (scores[:, :, None] + logp.view(B, W, V)).flatten(1)      # -> (B, W*V)
-            scores, best = total.topk(W, dim=1)                               # -> (B, W)
-            rows, token = (first + best // V).flatten(), (best % V).reshape(-1, 1)
-            for own, _ in cache or ():  # what is kept of the source is the same for all beams of a row
-                own.reorder(rows)
-            ids, length, done = cat([ids[rows], token], dim=1), length[rows] + (~done[rows]).float(), done[rows]
-            done = done | (token[:, 0] == config.end_id)
-            if bool(done.all()):
-                break
-        fair = scores / ((5 + length.view(B, W)) / 6) ** length_penalty
-        best = (first + fair.argmax(1, keepdim=True))[:, 0]                   # (B, W) -> (B,)
-        return ids[best, 1:], scores.flatten()[best]
+            return logits[:, -1]                                              # (B W, T, V) -> (B W, V)
 
+        def reorder(rows):
+            for own_cache, _ in cache or ():  # what is kept of the source is the same for all beams of a sample
+                own_cache.reorder(rows)
 
-def check(ids, past, longest):
-    """Raise unless `ids` are (batch, time) and fit after `past` cached tokens."""
-    if ids.ndim != 2 or past + ids.shape[1] > longest:
-        raise ValueError(f"ids must be (batch, time) with time up to block_size={longest}, got {tuple(ids.shape)} "
-                         f"after {past} cached tokens; ids[None] adds a batch axis")
+        return beam_search(step, reorder, len(source), width, max_new_tokens, self.config, length_penalty)

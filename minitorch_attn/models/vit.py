@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from .. import nn
 from ..nn import functional as F
 from ..ops import cat, zeros
+from .checks import check_range, check_sizes
 
 __all__ = ["ViT", "ViTConfig", "patchify"]
 
@@ -69,10 +70,13 @@ def patchify(images, patch_size):
     Raises
     ------
     ValueError
-        If the images cannot be cut into whole patches.
+        If `images` has not four axes, or cannot be cut into whole patches.
     """
+    if images.ndim != 4:
+        raise ValueError(f"images must be (batch, channels, height, width), got {tuple(images.shape)}; images[None] "
+                         "adds a batch axis")
     (p, q), (B, channels, height, width) = pair(patch_size), images.shape
-    if height % p or width % q:
+    if p < 1 or q < 1 or height % p or width % q:
         raise ValueError(f"images of {height} x {width} pixels cannot be cut into patches of {p} x {q}")
     x = images.view(B, channels, height // p, p, width // q, q)       # (B, c, h, w) -> (B, c, h/p, p, w/q, q)
     x = x.permute(0, 2, 4, 1, 3, 5)                                   # -> (B, h/p, w/q, c, p, q)
@@ -136,12 +140,10 @@ class ViT(nn.Module):
     def __init__(self, config):
         super().__init__()
         size, patch = pair(config.image_size), pair(config.patch_size)
-        if config.n_embd % config.n_head:
-            raise ValueError(f"n_embd={config.n_embd} cannot be split over n_head={config.n_head} heads; make the "
-                             "width a multiple of the number of heads")
-        if size[0] % patch[0] or size[1] % patch[1]:
+        check_sizes(config)
+        if min(*size, *patch) < 1 or size[0] % patch[0] or size[1] % patch[1]:
             raise ValueError(f"images of {size} pixels cannot be cut into patches of {patch}; height and width must "
-                             "be multiples of the patch's")
+                             "be multiples of the patch's, and all positive")
         if config.pool not in ("cls", "mean"):
             raise ValueError(f'pool must be "cls" or "mean", got {config.pool!r}')
         self.config, self.grid = config, (size[0] // patch[0], size[1] // patch[1])
@@ -178,12 +180,18 @@ class ViT(nn.Module):
         Raises
         ------
         ValueError
-            If the images have another size than the model.
+            If the images have another size than the model, or `targets` is not (B,).
+        IndexError
+            If a target is no class.
         """
         wanted = (self.config.channels, *pair(self.config.image_size))
         if images.ndim != 4 or images.shape[1:] != wanted:
             raise ValueError(f"images must be (batch, channels, height, width) with {wanted}, got "
                              f"{tuple(images.shape)}; images[None] adds a batch axis")
+        if targets is not None:
+            if targets.shape != images.shape[:1]:
+                raise ValueError(f"targets must be ({len(images)},), one class an image, got {tuple(targets.shape)}")
+            check_range(targets, self.config.classes, "targets")
         x = self.patchify(images).flatten(2).transpose(1, 2)                  # (B, c, h, w) -> (B, C, N) -> (B, N, C)
         if self.cls is not None:
             x = cat([self.cls.expand(len(x), -1, -1), x], dim=1)              # (B, N, C) -> (B, N+1, C)

@@ -9,9 +9,18 @@ __all__ = ["KVCache"]
 class KVCache:
     """The keys and values that one attention layer has made so far, in the order of time.
 
+    `append` adds those of new tokens and returns all that these may see, `read` returns them again, and `reorder`
+    chooses among the samples.
+
     Memory is set aside once, so that appending copies the new tokens only. With a `window` it stays of one size
     however many tokens come: the buffer has room for two windows, and when its end is reached, the window moves to
-    the front. That way what `append` and `read` return is always one piece, oldest first, and never a ring to unroll.
+    the front. With a window of 3 and so a buffer of six cells, after eight tokens (`start` is 4, `offset` 5)::
+
+        position    4   5   6   7   free    free
+        read            x   x   x
+        append              x   x   new: position 8, which sees 6, 7 and itself
+
+    That way what `append` and `read` return is always one piece, oldest first, and never a ring to unroll.
 
     Keys are kept as they come, after any rotation by position. So a cache is of one sequence from its start; two
     cannot be joined, for the second's keys were turned by the wrong angles.
@@ -107,10 +116,9 @@ class KVCache:
         """
         if not 0 <= length <= self.length:
             raise ValueError(f"cannot trim a cache of {self.length} tokens to {length}")
-        if self.window is not None and self.start > max(0, length - self.window + 1):
-            raise RuntimeError(f"after trimming to {length} tokens, the next one would see tokens from position "
-                               f"{max(0, length - self.window + 1)}, but those before {self.start} are gone; "
-                               "read the sequence anew")
+        if self.window is not None and self.start > max(0, length - self.window):
+            raise RuntimeError(f"trimmed to {length} tokens, the window begins at {max(0, length - self.window)}, but "
+                               f"what stood before {self.start} is gone; read the sequence anew")
         self.length = length
 
     def reorder(self, rows):

@@ -15,7 +15,7 @@ class GroupedQueryAttention(Module):
         g = \lfloor h K / H \rfloor
 
     where R turns by position (`rotary`) and nu divides by the root mean square (`qk_norm`), each if wanted. K = H is
-    ordinary multi-head attention, K = 1 multi-query attention; the KV cache shrinks by K / H.
+    ordinary multi-head attention, K = 1 multi-query attention; the KV cache shrinks to K / H of its size.
 
     **Boolean masks say what may be SEEN (True may be seen)**, as in `functional.scaled_dot_product_attention` and
     unlike in `MultiheadAttention`.
@@ -50,7 +50,8 @@ class GroupedQueryAttention(Module):
     Raises
     ------
     ValueError
-        If K does not divide H, or without `head_dim` H does not divide C; or `tiled` comes with dropout.
+        If a size is not positive, K does not divide H, or without `head_dim` H does not divide C; or `tiled` comes
+        with dropout.
 
     References
     ----------
@@ -63,9 +64,12 @@ class GroupedQueryAttention(Module):
                  rotary=None, window=None, tiled=False, memory_dim=None, device=None, dtype=None):
         super().__init__()
         groups = num_heads if num_kv_heads is None else num_kv_heads
-        if num_heads % groups or (head_dim is None and dim % num_heads):
-            raise ValueError(f"num_kv_heads must divide num_heads, and num_heads dim, got {groups}, {num_heads} and "
-                             f"{dim}")
+        if min(dim, num_heads, groups, 1 if head_dim is None else head_dim) < 1:
+            raise ValueError(f"dim and the numbers of heads must be at least 1, got {dim}, {num_heads} and {groups}")
+        if head_dim is None and dim % num_heads:
+            raise ValueError(f"num_heads must divide dim, unless head_dim is given, got {num_heads} and {dim}")
+        if num_heads % groups:
+            raise ValueError(f"num_kv_heads must divide num_heads, got {groups} and {num_heads}")
         if tiled and dropout:
             raise ValueError("attention by tiles has no dropout of weights; leave one of the two away")
         self.num_heads, self.num_kv_heads = num_heads, groups

@@ -42,7 +42,7 @@ class JointAttention(Module):
     Raises
     ------
     ValueError
-        If without `head_dim` H does not divide C_1, or `shared` comes with different widths.
+        If a size is not positive, without `head_dim` H does not divide C_1, or `shared` comes with different widths.
 
     References
     ----------
@@ -53,6 +53,9 @@ class JointAttention(Module):
     def __init__(self, dims, num_heads, head_dim=None, *, shared=False, qk_norm=False, bias=True, dropout=0.0,
                  device=None, dtype=None):
         super().__init__()
+        if not dims or min(*dims, num_heads, 1 if head_dim is None else head_dim) < 1:
+            raise ValueError(f"there must be a stream, and widths and heads be at least 1, got {tuple(dims)} and "
+                             f"{num_heads}")
         if head_dim is None and dims[0] % num_heads:
             raise ValueError(f"num_heads must divide the width of the first stream, got {num_heads} and {dims[0]}")
         if shared and len(set(dims)) > 1:

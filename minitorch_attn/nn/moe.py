@@ -74,7 +74,8 @@ class MixtureOfExperts(Module):
         """How many of that many tokens one expert reads at most."""
         if self.capacity_factor is None:
             return tokens
-        return math.ceil(self.capacity_factor * tokens * self.active / self.num_experts)
+        # rounded first, as 1.1 * 100 is 110.00000000000001, which would count as 111
+        return math.ceil(round(self.capacity_factor * tokens * self.active / self.num_experts, 9))
 
     def forward(self, x):
         """(..., C) -> (..., C); `balance_loss` and `load` are those of this pass."""
@@ -87,7 +88,7 @@ class MixtureOfExperts(Module):
         order = argsort(experts.flatten(), stable=True)                   # (N A,)
         order = order[served[order]]                                      # (n,), n of them served
         self.load = F.expert_counts(experts.flatten()[order], self.num_experts)
-        token = order // self.active
+        token = order // self.active  # choice i is one of token i // A
         pieces = rows[token].split(self.load.tolist())                    # (n, C) -> E of (load_e, C)
         y = cat([expert(piece) for expert, piece in zip(self.experts, pieces)])  # -> (n, C)
         y = y * weights.flatten()[order].unsqueeze(-1)

@@ -1,6 +1,6 @@
 """Position layers: they tell attention where each token stands; `functional.position` has the formulas."""
 from ..dtypes import float64
-from ..ops import cat, empty
+from ..ops import arange, cat, empty
 from . import functional as F
 from . import init
 from .module import Module
@@ -9,7 +9,26 @@ from .parameter import Parameter
 __all__ = ["ALiBi", "GridPositions", "LearnedPositions", "RotaryEmbedding", "SinusoidalPositions"]
 
 
-class SinusoidalPositions(Module):
+class _Kept(Module):
+    """A layer that keeps what it has worked out for the positions `first`, `first` + 1, ..., to use it again.
+
+    It is kept in float64 and out of sight of ``.half()``, which would round it for good.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.tables, self.first = None, 0  # tensors (length, ...), each row of one position
+
+    def rows(self, offset, steps):
+        """Of each table the rows of `steps` positions from `offset` on."""
+        if self.tables is None or not self.first <= offset <= self.first + len(self.tables[0]) - steps:
+            self.first = offset
+            self.tables = self.make(arange(offset, offset + max(64, 2 * steps)))
+        start = offset - self.first
+        return [table[start:start + steps] for table in self.tables]
+
+
+class SinusoidalPositions(_Kept):
     """Add to each token the sines and cosines of its position: ``y = x + functional.sinusoidal_table(...)``.
 
     Any length works, for nothing is learned.
@@ -29,16 +48,16 @@ class SinusoidalPositions(Module):
     def __init__(self, dim, base=10000.0):
         super().__init__()
         self.dim, self.base = dim, base
-        self.register_buffer("table", F.sinusoidal_table(64, dim, base), persistent=False)
+        self.make(arange(1))  # raises for an odd width
+
+    def make(self, positions):
+        return [F.sinusoidal_table(positions, self.dim, self.base, float64)]
 
     def forward(self, x, offset=0, positions=None):
         """(..., T, C) -> (..., T, C); the first token is at `offset`, or all at `positions` (T,) or (B, T)."""
         if positions is not None:
             return x + F.sinusoidal_table(positions, self.dim, self.base, x.dtype)
-        end = offset + x.shape[-2]
-        if end > len(self.table) or self.table.dtype != x.dtype:
-            self.table = F.sinusoidal_table(max(end, 2 * len(self.table)), self.dim, self.base, x.dtype)
-        return x + self.table[offset:end]
+        return x + self.rows(offset, x.shape[-2])[0].to(x.dtype)
 
     def extra_repr(self):
         return f"{self.dim}, base={self.base}"
@@ -156,7 +175,7 @@ class GridPositions(Module):
         return f"{self.rows}, {self.columns}, {self.dim}, prefix={self.prefix}"
 
 
-class RotaryEmbedding(Module):
+class RotaryEmbedding(_Kept):
     """Turn queries and keys by their positions: `functional.rotary`, with the tables kept between calls.
 
     Parameters
@@ -175,18 +194,18 @@ class RotaryEmbedding(Module):
 
     def __init__(self, dim, base=10000.0, interleaved=False):
         super().__init__()
-        F.rotary_tables(1, dim, base)  # raises for an odd width
         self.dim, self.base, self.interleaved = dim, base, interleaved
-        self.tables = None  # cos and sin in float64 for positions 0, 1, ...: no .half() of a model may round angles
+        self.make(arange(1))  # raises for an odd width
+
+    def make(self, positions):
+        return F.rotary_tables(positions, self.dim, self.base, float64)
 
     def forward(self, x, offset=0, positions=None):
         """Turn x (B, H, T, D); the first token is at `offset`, or all at `positions` (T,) or (B, T)."""
         if positions is not None:
             return F.rotary(x, positions=positions, dim=self.dim, base=self.base, interleaved=self.interleaved)
-        end = offset + x.shape[-2]
-        if self.tables is None or end > len(self.tables[0]):
-            self.tables = F.rotary_tables(max(64, 2 * end), self.dim, self.base, float64)
-        return F.apply_rotary(x, *(table[offset:end] for table in self.tables), self.interleaved)
+        cos, sin = self.rows(offset, x.shape[-2])
+        return F.apply_rotary(x, cos, sin, self.interleaved)
 
     def extra_repr(self):
         return f"{self.dim}, base={self.base}, interleaved={self.interleaved}"

@@ -5,7 +5,7 @@ import numpy
 
 from .. import dtypes
 from ..autograd import Tensor
-from ..backend import to_device, xp
+from ..backend import library_of, to_device, xp
 
 __all__ = ["broadcast_tensors", "broadcast_to", "expand", "expand_as"]
 
@@ -94,13 +94,19 @@ def as_tensor_pair(x, y):
     else:
         for v in (x, y):
             if not isinstance(v, OPERANDS) and not isinstance(v, xp.ndarray):
-                raise TypeError(f"expected a tensor or a number, got {type(v).__name__}; tensor(...) makes one of it")
+                raise TypeError(f"expected a tensor or a number, got {kind_of(v)}; tensor(...) makes one of it")
         dtype = dtypes.result_type(x, y)
         x, y = (cast(v, dtype) if isinstance(v, Tensor) else Tensor.wrap(to_device(v, dtype)) for v in (x, y))
     x_array, y_array = x.array, y.array
     if x_array.shape != y_array.shape:
         check_shapes(x_array.shape, y_array.shape)
     return x, y, x_array, y_array
+
+
+def kind_of(x):
+    """The name of `x`'s type, with its library before it: other libraries have a Tensor, too."""
+    library = library_of(x)
+    return type(x).__name__ if library == "builtins" else f"{library}.{type(x).__name__}"
 
 
 def keeps_dtype(number, kind):

@@ -13,7 +13,7 @@ import numpy
 from .. import dtypes
 from ..autograd import Tensor
 from ..backend import device as named_device
-from ..backend import quiet, to_device, to_host, xp
+from ..backend import is_array, quiet, to_device, to_host, xp
 from ..random import source
 from .elementwise import array_of
 
@@ -114,7 +114,7 @@ def host_values(data):
         for other in found[1:]:
             dtype = dtypes.promote_types(dtype, other)
         return numpy.stack(parts), dtype
-    values = numpy.asarray(to_host(data) if isinstance(data, xp.ndarray) else data)
+    values = numpy.asarray(to_host(data) if is_array(data) else data)
     own = hasattr(data, "dtype")  # Python numbers have none
     if values.dtype.kind not in ("biuf" if own else "bif"):
         raise TypeError("a tensor is made of real numbers (integers in the range of int64), "
@@ -148,8 +148,10 @@ def from_numpy(array):
         If `array` is not a NumPy array of real numbers.
     """
     if not isinstance(array, numpy.ndarray) or array.dtype.kind not in dtypes.CATEGORY:
-        raise TypeError("from_numpy needs a NumPy array of real numbers, got "
-                        f"{getattr(array, 'dtype', type(array).__name__)}; for numbers and lists use tensor(...)")
+        kind = type(array)
+        got = f"one of {array.dtype}" if kind is numpy.ndarray else f"{kind.__module__}.{kind.__qualname__}"
+        raise TypeError(f"from_numpy needs a NumPy array of real numbers, got {got}; tensor(...) takes numbers, lists "
+                        "and other libraries' arrays, and copies")
     return Tensor.wrap(to_device(array))
 
 

@@ -9,7 +9,7 @@ import math
 from .. import backend, dtypes
 from ..autograd import Tensor
 from ..backend import masked, quiet, to_device, xp
-from .broadcast import as_tensor_pair, cast, unbroadcast
+from .broadcast import as_tensor_pair, cast, kind_of, unbroadcast
 
 __all__ = [
     "abs", "absolute", "acos", "add", "allclose", "arccos", "arcsin", "arctan", "asin", "atan", "bitwise_and",
@@ -26,7 +26,7 @@ __all__ = [
 def array_of(x):
     """The array of the tensor `x`; TypeError if it is none."""
     if not isinstance(x, Tensor):
-        raise TypeError(f"expected a Tensor, got {type(x).__name__}; make one of it with tensor(...)")
+        raise TypeError(f"expected a Tensor, got {kind_of(x)}; make one of it with tensor(...)")
     if x.storage.replaced:  # not every operation ends in `from_op`, which asks this too
         x.check_current()
     return x.array

@@ -708,8 +708,11 @@ def unique(x, sorted=True, return_inverse=False, return_counts=False, dim=None):
     Tensor (n,), or n slices; if asked for, in a tuple with the index of each entry among them and with how often each
     occurs.
     """
-    axis = None if dim is None else axis_of(dim, x.ndim)
-    found = xp.unique(array_of(x), return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
+    options = dict(return_inverse=True, return_counts=True, equal_nan=False)
+    if dim is None:
+        found = xp.unique(array_of(x), **options)
+    else:  # on the host: CuPy compares slices by a checksum, which different ones may share
+        found = numpy.unique(to_host(array_of(x)), axis=axis_of(dim, x.ndim), **options)
     values, inverse, counts = (Tensor.wrap(a) for a in found)
     if return_inverse or return_counts:
         inverse = reshape(inverse, x.shape if dim is None else -1)

@@ -48,6 +48,8 @@ def matmul(x, y):
     try:
         Z = xp.matmul(A, B)
     except ValueError:
+        if fit(A.shape, B.shape):  # the library has another reason
+            raise
         raise RuntimeError(f"shapes {x_shape} and {y_shape} do not fit in a matrix product: the last axis of the "
                            "first must be as long as the second-to-last of the second (or its only one), and the axes "
                            "before these must broadcast") from None
@@ -70,6 +72,12 @@ def matmul(x, y):
         return gx, gy
 
     return Tensor.from_op("matmul", Z.reshape(shape), (x, y), backward)
+
+
+def fit(x_shape, y_shape):
+    """Whether arrays of these shapes, of at least two dims, have a matrix product."""
+    batches = zip(x_shape[-3::-1], y_shape[-3::-1])  # from the last on, as far as both have some
+    return x_shape[-1] == y_shape[-2] and all(m == n or 1 in (m, n) for m, n in batches)
 
 
 def check_same_dtype(name, *tensors):

@@ -14,6 +14,7 @@ import itertools
 import json
 import re
 
+from .ids import checked_ids
 from .special import check_names, split_special
 
 __all__ = ["BytePairTokenizer"]
@@ -24,7 +25,7 @@ PIECE = re.compile(r"'(?:[sdmt]|ll|ve|re)| ?[^\W\d_]+| ?\d+| ?(?:[^\s\w]|_)+|\s+
 
 
 def to_utf8(text):
-    """The bytes of `text`; half of a surrogate pair, which is no character, gives those of U+FFFD: EF BF BD."""
+    """The bytes of `text`; half of a surrogate pair, such as "\\ud83d", is no character and gives those of U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode("utf-8")
 
 
@@ -227,15 +228,12 @@ class BytePairTokenizer:
 
         Raises
         ------
+        TypeError
+            If an id is no whole number.
         IndexError
             If an id lies outside the vocabulary; a negative one does not count from the end.
         """
-        ids = [int(i) for i in ids]
-        for position, i in enumerate(ids):
-            if not 0 <= i < len(self):
-                raise IndexError(f"id {i} at position {position} lies outside the vocabulary, whose ids are 0 to "
-                                 f"{len(self) - 1}")
-        return b"".join([self.vocabulary[i] for i in ids])
+        return b"".join([self.vocabulary[i] for i in checked_ids(ids, len(self))])
 
     def decode(self, ids, errors="replace"):
         """The text of `ids`, a sequence or a 1-D tensor of integers.
@@ -248,6 +246,8 @@ class BytePairTokenizer:
 
         Raises
         ------
+        TypeError
+            If an id is no whole number.
         IndexError
             If an id lies outside the vocabulary.
         UnicodeDecodeError

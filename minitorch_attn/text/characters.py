@@ -1,4 +1,5 @@
 """A tokenizer whose tokens are characters: the smallest one that is still useful."""
+from .ids import checked_ids
 
 __all__ = ["CharacterTokenizer"]
 
@@ -64,12 +65,9 @@ class CharacterTokenizer:
 
         Raises
         ------
+        TypeError
+            If an id is no whole number.
         IndexError
             If an id lies outside the vocabulary; a negative one does not count from the end.
         """
-        ids = [int(i) for i in ids]
-        for position, i in enumerate(ids):
-            if not 0 <= i < len(self):
-                raise IndexError(f"id {i} at position {position} lies outside the vocabulary, whose ids are 0 to "
-                                 f"{len(self) - 1}")
-        return "".join([self.vocabulary[i] for i in ids])
+        return "".join([self.vocabulary[i] for i in checked_ids(ids, len(self))])

@@ -15,6 +15,7 @@ import math
 import unicodedata
 
 from .byte_pair import PairCounts
+from .ids import checked_ids
 from .special import check_names, split_special
 
 __all__ = ["WordPieceTokenizer"]
@@ -31,14 +32,14 @@ def stands_alone(character):
 
 
 def words_of(text, lowercase):
-    """The words of `text`, without white space and control characters."""
+    """The words of `text`, without white space; what cannot be seen, such as a soft hyphen, separates nothing."""
     if lowercase:
         text = "".join(c for c in unicodedata.normalize("NFD", text.lower()) if unicodedata.category(c) != "Mn")
     spaced = []
     for c in text:
-        if c.isspace() or unicodedata.category(c) in ("Cc", "Cf"):
+        if c.isspace():
             spaced.append(" ")
-        else:
+        elif unicodedata.category(c) not in ("Cc", "Cf"):  # control and format characters
             spaced.append(f" {c} " if stands_alone(c) else c)
     return "".join(spaced).split()
 
@@ -221,15 +222,12 @@ class WordPieceTokenizer:
 
         Raises
         ------
+        TypeError
+            If an id is no whole number.
         IndexError
             If an id lies outside the vocabulary; a negative one does not count from the end.
         """
-        ids = [int(i) for i in ids]
-        for position, i in enumerate(ids):
-            if not 0 <= i < len(self):
-                raise IndexError(f"id {i} at position {position} lies outside the vocabulary, whose ids are 0 to "
-                                 f"{len(self) - 1}")
-        return " ".join([self.vocabulary[i] for i in ids]).replace(" ##", "")
+        return " ".join([self.vocabulary[i] for i in checked_ids(ids, len(self))]).replace(" ##", "")
 
     def save(self, path):
         """Write the tokenizer to `path` as JSON."""

@@ -31,6 +31,20 @@ def test_without_mpi_there_is_one_process():
     assert python(code).returncode == 0
 
 
+def test_no_two_ranks_of_any_two_seeds_draw_alike(monkeypatch):
+    seeds = []
+    for rank in range(5):
+        monkeypatch.setattr(dist.world, "get_rank", lambda rank=rank: rank)
+        seeds += [dist.seed_rank(seed).initial_seed() for seed in range(5)]
+    assert len(set(seeds)) == 25 and seeds[:5] == list(range(5))
+
+
+@pytest.mark.parametrize("op", ["sum", "PRODUCT", None])
+def test_an_unknown_op_is_refused(op):
+    with pytest.raises(ValueError, match=r"one of ReduceOp\.SUM, .*ReduceOp\.PRODUCT, .*got "):
+        dist.all_reduce(mt.ones(2), op)
+
+
 def test_a_missing_mpi4py_is_an_error_that_names_the_extra():
     code = "import sys; sys.modules['mpi4py'] = None; import minitorch_attn.distributed as d\n"
     got = python(code + "assert not d.is_available(); d.init_process_group()")
@@ -49,7 +63,9 @@ def test_a_program_started_without_mpiexec_is_a_world_of_one():
 @needs_mpi
 def test_the_mpiexec_of_another_mpi_is_noticed():
     got = python("import minitorch_attn.distributed as d; d.init_process_group()", OMPI_COMM_WORLD_SIZE="2")
-    assert "mpiexec started 2 processes, but the MPI library of mpi4py sees one alone" in got.stderr
+    assert "2 processes were started, but the MPI library of mpi4py sees one alone" in got.stderr
+    got = python("import minitorch_attn.distributed as d; d.init_process_group()", OMPI_COMM_WORLD_SIZE="")
+    assert got.returncode == 0, got.stderr
 
 
 @needs_mpi

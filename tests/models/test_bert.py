@@ -57,7 +57,8 @@ def test_equals_pytorch_spelled_out():
     w = {name: torch.from_numpy(p.detach().numpy()) for name, p in model.named_parameters()}
     functional, i = torch.nn.functional, torch.from_numpy(ids.numpy())
     norm = lambda x, name: functional.layer_norm(x, (C,), w[name + ".weight"], w[name + ".bias"])  # noqa: E731
-    x = norm(w["tok_emb.weight"][i] + w["pos_emb.weight"][:7], "ln_emb")
+    places = torch.tensor([[*range(7)], [*range(7)], [0, 0, *range(5)]])  # counted from the first token
+    x = norm(w["tok_emb.weight"][i] + w["pos_emb.weight"][places], "ln_emb")
     names = {"self_attn.in_proj_": "attn.qkv.", "self_attn.out_proj.": "attn.proj.", "linear1.": "mlp.0.",
              "linear2.": "mlp.2.", "norm1.": "ln_1.", "norm2.": "ln_2."}
     for n in range(L):
@@ -101,6 +102,8 @@ def test_both_sides_are_seen_and_padding_is_not():
     assert (np.abs(before - model(changed)[0].detach().numpy()).max(-1) > 1e-6).all()
     padded = mt.cat([ids, mt.zeros(2, 3, dtype=mt.int64)], dim=1)
     np.testing.assert_allclose(model(padded)[0].detach().numpy()[:, :7], before, rtol=1e-9, atol=1e-10)
+    padded = mt.cat([mt.zeros(2, 3, dtype=mt.int64), ids], dim=1)
+    np.testing.assert_allclose(model(padded)[0].detach().numpy()[:, 3:], before, rtol=1e-9, atol=1e-10)
 
 
 def test_weights_are_what_each_head_attends_to():
@@ -148,6 +151,11 @@ def test_mistakes_are_named():
     with pytest.raises(ValueError, match=r"n_embd=10 .* n_head=3"):
         small(n_embd=10)
     model = small()
+    for share in (-0.1, 1.5, float("nan")):
+        with pytest.raises(ValueError, match="share is a part of each row"):
+            mask_tokens(some_ids(2, 5), model.config, share)
+    with pytest.raises(ValueError, match=r"targets must have the shape of ids, \(2, 5\), got \(5, 2\)"):
+        model(some_ids(2, 5), some_ids(5, 2))
     with pytest.raises(ValueError, match=r"\(batch, time\), got shape \(5,\)"):
         model(some_ids(1, 5)[0])
     with pytest.raises(ValueError, match=f"12 tokens do not fit block_size={BLOCK}"):

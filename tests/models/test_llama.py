@@ -179,6 +179,40 @@ def test_a_left_padded_batch_continues_as_each_row_alone():
         assert together[row, 5 - n:].tolist() == alone[0].tolist()
 
 
+def test_the_padding_before_a_row_is_no_repetition():
+    model, prompts = small(block_size=32, pad_id=PAD), left_padded([5, 2, 4, 2, 1], 5)
+    with mt.no_grad():
+        model.head.weight[PAD] *= 3  # the padding's id is a token like others, and here a likely one
+    together, differ = generate(model, prompts, 9, temperature=0, repetition_penalty=1.5), 0
+    for row, n in enumerate([5, 2, 4, 2, 1]):
+        alone = generate(model, prompts[row:row + 1, 5 - n:], 9, temperature=0, repetition_penalty=1.5)
+        assert together[row, 5 - n:].tolist() == alone[0].tolist()
+        differ += PAD in alone[0].tolist()
+    assert differ  # it was written somewhere
+
+
+def test_a_padding_id_inside_the_text_is_a_token_like_others():
+    model, ids = small(pad_id=PAD), some_ids(2, 7)
+    ids[:, 3] = PAD
+    np.testing.assert_allclose(model(ids)[0].detach().numpy(), small()(ids)[0].detach().numpy(), rtol=1e-9, atol=1e-10)
+
+
+def test_a_config_stays_as_it_is():
+    config = LlamaConfig(V, n_embd=64)
+    model = Llama(config)
+    assert (model.config.n_kv_head, model.config.n_hidden) == (4, 171) and config.n_hidden is None
+    config.n_embd = 128
+    assert Llama(config).config.n_hidden == 342
+
+
+def test_half_precision():
+    model, ids = small(dtype=mt.float32), some_ids(2, 7)
+    wanted = model(ids)[0].detach().numpy()
+    got = model.half()(ids)[0].detach()
+    assert got.dtype == mt.float16
+    np.testing.assert_allclose(got.numpy(), wanted, rtol=0.05, atol=0.05)
+
+
 def test_only_distances_count(monkeypatch):
     model, ids = small(), some_ids(1, 4)
     near, there = model(ids)[0].detach().numpy(), mt.nn.functional.rotary_tables
@@ -236,10 +270,12 @@ def test_it_learns_to_repeat():
 
 
 def test_mistakes_are_named():
-    for changes in (dict(n_embd=20), dict(n_embd=18), dict(n_kv_head=4)):
+    for changes in (dict(n_embd=18), dict(n_kv_head=4), dict(n_kv_head=0)):
         with pytest.raises(ValueError, match=r"n_embd=\d+ must be an even multiple of n_head=6"):
             small(**changes)
     model = small()
+    with pytest.raises(ValueError, match=r"targets must have the shape of ids, \(2, 5\), got \(5, 2\)"):
+        model(some_ids(2, 5), some_ids(5, 2))
     with pytest.raises(ValueError, match=r"\(batch, time\), got shape \(5,\)"):
         model(some_ids(1, 5)[0])
     with pytest.raises(ValueError, match=f"12 tokens do not fit block_size={BLOCK}"):

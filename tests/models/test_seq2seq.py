@@ -119,6 +119,17 @@ def test_without_teacher_forcing_the_decoder_reads_its_own_tokens():
     assert forced.tolist() != own.tolist()
 
 
+def test_a_row_that_has_ended_is_filled_up():
+    model, source = small(), some_ids(3, 5, seed=3)
+    model.config.end_id = -1
+    alone = [model.greedy(source[b:b + 1], 6)[0].tolist()[0] for b in range(3)]
+    model.config.end_id = token = 4
+    assert [row.index(token) if token in row else 6 for row in alone] == [2, 4, 6]
+    for tokens, written in zip(alone, model.greedy(source, 6)[0].tolist()):
+        stop = tokens.index(token) + 1 if token in tokens else 6
+        assert written == tokens[:stop] + [PAD] * (6 - stop)
+
+
 def test_the_ratio_is_how_often_the_truth_is_read():
     model, source = small(), some_ids(300, 5)
     ids = mt.cat([mt.full((300, 1), START), some_ids(300, 1, seed=1)], dim=1)
@@ -153,5 +164,22 @@ def test_mistakes_are_named():
             model(source, ids, lengths=mt.tensor(lengths))
     with pytest.raises(ValueError, match=r"probability in \[0, 1\], got 1.5"):
         model(source, ids, teacher_forcing=1.5)
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match="ids must lie in"):
         model(source, ids + V)
+    with pytest.raises(IndexError, match="source must lie in"):
+        model(source + SV + 1, ids)
+    with pytest.raises(ValueError, match=r"targets must have the shape of ids, \(2, 3\), got \(3, 2\)"):
+        model(source, ids, some_ids(3, 2))
+    with pytest.raises(ValueError, match="at least one token for the decoder"):
+        model(source, ids[:, :0])
+    for empty in (source[:0], source[:, :0]):
+        with pytest.raises(ValueError, match="at least one source"):
+            model(empty, ids[:len(empty)])
+    with pytest.raises(ValueError, match=r"source must be \(batch, time\), got shape \(5,\)"):
+        model(source[0], ids)
+    with pytest.raises(ValueError, match="max_new_tokens must be at least 1, got 0"):
+        model.greedy(source, 0)
+    with pytest.raises(ValueError, match="start_id=11 lies outside target_vocab=8"):
+        Seq2Seq(Seq2SeqConfig(SV, 8))
+    assert np.array_equal(model(source, ids, lengths=[3, 2])[0].detach().numpy(),
+                          model(source, ids, lengths=mt.tensor([3, 2]))[0].detach().numpy())

@@ -1,5 +1,4 @@
 import itertools
-import math
 import time
 
 import numpy as np
@@ -168,10 +167,9 @@ def test_a_padded_batch_decodes_as_each_row_alone():
 
 
 def log_likelihood(model, source, target):
-    """Of one whole target, by one reading of it; pad and start are never written."""
+    """Of one whole target, by one reading of it."""
     ids, _ = model.shift(mt.tensor([target]))
     logits = model(source, ids)[0].detach().numpy()[0]
-    logits[:, [PAD, START]] = -math.inf
     logp = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     return sum(logp[t, token] for t, token in enumerate(target))
 
@@ -187,17 +185,20 @@ def test_greedy_takes_the_likeliest_token_each_time():
     assert model.greedy(source, 6).tolist() == [target]
 
 
-@pytest.mark.parametrize("seed, alpha", [(0, 0.0), (1, 0.0), (2, 0.0), (0, 1.0), (3, 1.0)])
+@pytest.mark.parametrize("seed, alpha", [(0, 0.0), (1, 0.0), (2, 0.0), (5, 1.0), (11, 1.0)])
 def test_a_wide_beam_finds_the_best_of_all_targets(seed, alpha):
     model, source = small(seed, target_vocab=5), some_ids(2, 5, SV, seed)
     targets = [list(t) for n in (1, 2, 3) for t in itertools.product([END, 3, 4], repeat=n)
                if END not in t[:-1] and (n == 3 or t[-1] == END)]
-    found, scores = model.beam(source, 3, width=27, length_penalty=alpha)
+    (found, scores), others = model.beam(source, 3, width=27, length_penalty=alpha), 0
     for b in range(2):
         fair = [log_likelihood(model, source[b:b + 1], t) / ((5 + len(t)) / 6) ** alpha for t in targets]
         best = targets[int(np.argmax(fair))]
+        plain = [log_likelihood(model, source[b:b + 1], t) for t in targets]
+        others += targets[int(np.argmax(plain))] != best
         assert found[b].tolist()[:len(best)] == best and not any(found[b].tolist()[len(best):])
         np.testing.assert_allclose(scores[b].item(), log_likelihood(model, source[b:b + 1], best), rtol=1e-6)
+    assert bool(others) == bool(alpha)  # the penalty chooses others
 
 
 @pytest.mark.timed
@@ -247,10 +248,18 @@ def test_mistakes_are_named():
     model, source, ids = small(), some_ids(2, 5, SV), some_ids(2, 3, V)
     with pytest.raises(ValueError, match=r"n_embd=10 .* n_head=4"):
         Transformer(TransformerConfig(3, 3, n_embd=10))
-    with pytest.raises(ValueError, match=r"ids must be \(batch, time\) .* got \(5,\)"):
+    with pytest.raises(ValueError, match=r"source must be \(batch, time\), got shape \(5,\)"):
         model(source[0], ids)
-    with pytest.raises(ValueError, match=rf"up to block_size={BLOCK}, got \(2, 18\) after 0 cached"):
+    with pytest.raises(ValueError, match=f"18 tokens do not fit block_size={BLOCK}"):
         model(source, some_ids(2, 18, V))
     for bad in ((source, ids + V), (source - source - 1, ids)):
-        with pytest.raises(IndexError, match="ids must lie in"):
+        with pytest.raises(IndexError, match="must lie in"):
             model(*bad)
+    with pytest.raises(ValueError, match=r"targets must have the shape of ids, \(2, 3\), got \(3, 2\)"):
+        model(source, ids, some_ids(3, 2, V))
+    with pytest.raises(ValueError, match=f"max_new_tokens=18 is more than block_size={BLOCK}"):
+        model.greedy(source, 18)
+    for width, steps in ((0, 3), (2, -1)):
+        with pytest.raises(ValueError, match="width must be at least 1"):
+            model.beam(source, steps, width)
+    assert model.greedy(source, 0).shape == (2, 0)

@@ -181,3 +181,15 @@ def test_mistakes(options):
         nn.GroupedQueryAttention(16, 4, **options)
     with pytest.raises(ValueError, match="divide"):
         nn.GroupedQueryAttention(15, 4)
+
+
+@pytest.mark.parametrize("sizes, words", [((8, 2, 0), "at least 1"), ((8, -2), "at least 1"), ((8, 0), "at least 1"),
+                                          ((0, 2), "at least 1"), ((8, 2, 2, 0), "at least 1"),
+                                          ((10, 3), "num_heads must divide dim"),
+                                          ((8, 4, 3), "num_kv_heads must divide")])
+def test_sizes_that_make_no_heads(sizes, words):
+    with pytest.raises(ValueError, match=words):
+        nn.GroupedQueryAttention(*sizes)
+    if len(sizes) == 2:
+        with pytest.raises(ValueError, match=words):
+            nn.TransformerBlock(*sizes)

@@ -121,3 +121,9 @@ def test_mistakes():
         nn.JointAttention((8, 6), 3)
     with pytest.raises(ValueError, match="2 streams"):
         nn.JointAttention((8, 6), 2)([mt.zeros(1, 5, 8)])
+
+
+@pytest.mark.parametrize("dims, heads", [([8], 0), ([8, 0], 2), ([], 2), ([8], -2)])
+def test_sizes_that_make_no_heads(dims, heads):
+    with pytest.raises(ValueError, match="at least 1"):
+        nn.JointAttention(dims, heads)

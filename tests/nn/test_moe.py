@@ -104,3 +104,9 @@ def test_no_tokens_and_mistakes():
         nn.MixtureOfExperts(3, 4, 5)
     with pytest.raises(ValueError, match="capacity_factor"):
         nn.MixtureOfExperts(3, 4, capacity_factor=0)
+
+
+@pytest.mark.parametrize("factor, tokens, active, experts, most", [
+    (1.1, 100, 1, 10, 11), (1.0, 7, 2, 5, 3), (1.0, 10, 2, 5, 4), (1.2, 50, 1, 10, 6), (0.001, 7, 1, 5, 1)])
+def test_capacity_is_what_the_formula_says(factor, tokens, active, experts, most):
+    assert nn.MixtureOfExperts(4, experts, active, 3, capacity_factor=factor).capacity(tokens) == most

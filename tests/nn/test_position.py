@@ -21,6 +21,27 @@ def test_sinusoidal():
         nn.SinusoidalPositions(5)
 
 
+def test_a_model_that_was_in_half_precision_keeps_its_angles():
+    """The table is made in float64 and rounded at use, so that nothing that happens to a model rounds it for good."""
+    x = mt.zeros(1, 50, 6, dtype=mt.float64)
+    wanted = F.sinusoidal_table(50, 6, dtype=mt.float64).numpy()
+    for layer in (nn.SinusoidalPositions(6).half().float(), nn.SinusoidalPositions(6).double()):
+        assert np.array_equal(layer(x).numpy()[0], wanted)
+        assert np.array_equal(layer(x.float()).numpy()[0], wanted.astype("f4"))
+    assert layer(x.half()).dtype == mt.float16
+
+
+@pytest.mark.parametrize("make", [nn.SinusoidalPositions, nn.RotaryEmbedding])
+def test_any_offset_costs_only_its_rows(make):
+    layer, x = make(6), mt.tensor(draw(2, 3, 5, 6))
+    for offset in (0, 1, 40, 60, 200, 1_000_000, 3, -2):
+        there = layer(x, positions=mt.arange(offset, offset + 5))
+        np.testing.assert_allclose(layer(x, offset).numpy(), there.numpy(), rtol=1e-12)
+        assert len(layer.tables[0]) == 64
+    assert layer(mt.zeros(1, 1, 100, 6), 5).shape == (1, 1, 100, 6)
+    assert layer(mt.zeros(1, 1, 0, 6), 5).shape == (1, 1, 0, 6)
+
+
 def test_learned():
     mt.manual_seed(0)
     layer, x = nn.LearnedPositions(7, 3).double(), draw(2, 5, 3)

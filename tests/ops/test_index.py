@@ -503,7 +503,11 @@ def test_unique():
         named = dict(zip(("return_inverse", "return_counts", "dim"), options))
         assert_like_torch(lambda x, named=named: mt.unique(x, **named),
                           lambda x, named=named: torch.unique(x, **named), a)
-    assert mt.tensor([2.0, float("nan"), 2.0, float("nan")]).unique().shape == (3,)
+    nan = float("nan")
+    assert mt.tensor([2.0, nan, 2.0, nan]).unique().shape == (3,)
+    x = mt.tensor([[1.0, nan], [1.0, nan], [0.0, 5.0], [0.0, 5.0]])
+    before = x.numpy().copy()
+    assert x.unique(dim=0).shape == (3, 2) and np.array_equal(x.numpy(), before, equal_nan=True)
 
 
 def test_bincount():

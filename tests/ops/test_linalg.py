@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import minitorch_attn as mt
+from minitorch_attn.backend import xp
 from tests.harness import assert_gradients, assert_like_torch, draw
 
 
@@ -300,3 +301,27 @@ def test_einsum_needs_tensors_of_one_dtype():
     with pytest.raises(TypeError, match="expected a Tensor"):
         mt.einsum("ij->ij", np.ones((2, 2)))
     assert mt.einsum("ij,jk->ik", mt.tensor([[1, 2]]), mt.tensor([[3], [4]])).tolist() == [[11]]
+
+
+@pytest.mark.parametrize("shapes", [
+    ((1, 3), (3, 2)), ((4, 3), (3, 1)), ((4, 3), (3,)), ((3,), (3,)), ((5, 1, 3), (3, 2))])
+def test_half_products_of_vectors(shapes):
+    a, b = (draw(*shape, seed=i).astype("f2") for i, shape in enumerate(shapes))
+    x, y = mt.tensor(a, requires_grad=True), mt.tensor(b, requires_grad=True)
+    z = mt.matmul(x, y)
+    z.backward(mt.ones_like(z))
+    assert {z.dtype, x.grad.dtype, y.grad.dtype} == {mt.float16}
+    np.testing.assert_allclose(z.detach().numpy(), a.astype("f8") @ b.astype("f8"), rtol=5e-3, atol=5e-3)
+
+
+def test_an_error_of_the_array_library_is_not_called_a_misfit(monkeypatch):
+    def broken(*arrays):
+        raise ValueError("no such kernel")
+
+    monkeypatch.setitem(vars(xp), "matmul", broken)
+    for shapes in ([(2, 3), (3, 2)], [(5, 2, 3), (1, 3, 4)], [(7, 5, 2, 3), (5, 3, 1)]):
+        with pytest.raises(ValueError, match="no such kernel"):
+            mt.matmul(*(mt.ones(shape) for shape in shapes))
+    for shapes in ([(2, 3), (2, 3)], [(5, 2, 3), (4, 3, 4)], [(7, 5, 2, 3), (7, 3, 1)]):
+        with pytest.raises(RuntimeError, match="do not fit"):
+            mt.matmul(*(mt.ones(shape) for shape in shapes))

@@ -111,3 +111,9 @@ def test_vocabularies_that_will_not_do():
 def test_id_outside_the_vocabulary_does_not_wrap(ids, bad):
     with pytest.raises(IndexError, match=f"{bad} .* 0 to 6"):
         WordPieceTokenizer.train("ab", 7).decode(ids)
+
+
+def test_what_cannot_be_seen_separates_nothing():
+    assert words_of("soft\u00adhyphen zero\u200bwidth no\u200cjoin be\x07ll", False) == [
+        "softhyphen", "zerowidth", "nojoin", "bell"]
+    assert words_of("a\tb\nc\rd\u00a0e\u3000f", False) == list("abcdef")

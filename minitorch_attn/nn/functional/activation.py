@@ -7,14 +7,13 @@ import math
 
 from ... import backend, dtypes, grad_mode
 from ...autograd import Tensor
-from ...backend import quiet, xp
-from ...ops.broadcast import cast, sum_axes
+from ...backend import masked, quiet, xp
+from ...ops.broadcast import cast, number, sum_axes
 from ...ops.elementwise import (
     float_array,
     log_one_plus_exp,
     logistic,
     logistic_from,
-    masked,
     sigmoid,
     tanh,
 )
@@ -28,19 +27,21 @@ __all__ = [
 
 
 def through_float32(function):
-    """Decorate a function of tensors so that float16 ones are computed in float32 and the result is rounded once.
+    """Decorate a function of tensors so that float16 is computed in float32 and the result is rounded once.
 
-    In float16 an eps of 1e-8 is 0, and a sum of squares overflows at 65504.
+    In float16 an eps of 1e-8 is 0, and a sum of squares overflows at 65504. Where only some of the floating-point
+    tensors are float16 nothing is changed, so that the function itself sees the mixture, and may refuse it.
     """
-    def narrow(v):
-        return isinstance(v, Tensor) and v.array.dtype == dtypes.float16
+    def floating(v):
+        return isinstance(v, Tensor) and v.array.dtype.kind == "f"
 
     def widened(v):
-        return cast(v, dtypes.float32) if narrow(v) else v
+        return cast(v, dtypes.float32) if floating(v) else v
 
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
-        if not any(map(narrow, (*args, *kwargs.values()))):
+        found = {v.array.dtype for v in (*args, *kwargs.values()) if floating(v)}
+        if found != {dtypes.float16}:
             return function(*args, **kwargs)
         y = function(*map(widened, args), **{name: widened(v) for name, v in kwargs.items()})
         return cast(y, kwargs.get("dtype") or dtypes.float16)
@@ -172,7 +173,7 @@ def hardtanh(x, min_val=-1.0, max_val=1.0, inplace=False):
 
 def leaky_relu(x, negative_slope=0.01, inplace=False):
     """x where x > 0, else negative_slope x; the derivative is 1 or the slope, and the slope at 0."""
-    xa = float_array(x)
+    xa, negative_slope = float_array(x), number(negative_slope)
     y = xp.where(xa > 0, xa, negative_slope * xa)
 
     def backward(g):
@@ -189,7 +190,7 @@ def elu(x, alpha=1.0, inplace=False):
     Clevert, Unterthiner and Hochreiter, "Fast and accurate deep network learning by exponential linear units (ELUs)",
     ICLR 2016.
     """
-    xa = float_array(x)
+    xa, alpha = float_array(x), number(alpha)
     negative = xp.clip(xa, -math.inf, 0)  # e^x overflows for the others
     y = xp.where(xa > 0, xa, alpha * xp.expm1(negative))
 
@@ -319,7 +320,7 @@ def softplus(x, beta=1.0, threshold=20.0):
     x : Tensor
     beta, threshold : float
     """
-    xa = float_array(x)
+    xa, beta = float_array(x), number(beta)
     z = xa * beta
     linear = z > threshold
     smooth, small = log_one_plus_exp(z)

@@ -15,14 +15,15 @@ import numpy
 
 from ... import dtypes
 from ...autograd import Tensor
-from ...backend import xp
-from ...ops.broadcast import cast, unbroadcast
+from ...backend import quiet, xp
+from ...ops.broadcast import cast, number, unbroadcast
 from ...ops.shape import reshape, unsqueeze
 from ...random import keep_mask
 
 __all__ = ["attention_weights", "scaled_dot_product_attention"]
 
 
+@quiet
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *,
                                  scale=None, enable_gqa=False):
     r"""Attention with dot products as scores, in one kernel.
@@ -79,10 +80,11 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     keep, keep_scale = None, 1.0
     if dropout_p:
         keep = keep_mask(e.shape, dropout_p)
-        keep_scale = 1 / (1 - dropout_p) if dropout_p < 1 else 0.0
+        keep_scale = 1 / (1 - number(dropout_p)) if dropout_p < 1 else 0.0
     # The weights are e / total: dividing the (T, E) result instead spares a pass over (T, S).
     y = _product(e if keep is None else e * keep, v, q)  # (..., T, S) (..., S, E) -> (..., T, E)
     y *= keep_scale / total
+    # `compress` picks what is `present`: without a mask it leaves the mask's place out.
     present, needs = (True, True, True, attn_mask is not None), [x.requires_grad for x in inputs]
     mask_shape = mask[0].shape if mask else None
 
@@ -107,6 +109,7 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     return cast(Tensor.from_op("scaled_dot_product_attention", y, inputs, backward), dtype)
 
 
+@quiet
 def attention_weights(query, key, attn_mask=None, is_causal=False, *, scale=None):
     r"""The weights P of `scaled_dot_product_attention`, to look at or to multiply with values.
 
@@ -211,7 +214,7 @@ def _widen(*inputs):
 
 def _scale(q, scale):
     """The factor of the scores: 1 / sqrt(D), which keeps their variance that of one entry, unless given."""
-    return 1 / math.sqrt(q.shape[-1] or 1) if scale is None else scale
+    return 1 / math.sqrt(q.shape[-1] or 1) if scale is None else number(scale)
 
 
 def _scores(q, k, mask=None, is_causal=False):

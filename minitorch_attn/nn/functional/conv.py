@@ -9,8 +9,7 @@ import numbers
 from itertools import compress, product
 
 from ...autograd import Partial, Tensor
-from ...backend import add_rows, xp
-from ...ops.elementwise import masked
+from ...backend import add_rows, masked, xp
 from ...ops.shape import squeeze, unsqueeze
 from .activation import through_float32
 

@@ -5,7 +5,8 @@ The memory holds patterns x_1 to x_S. A state q moves downhill in the energy
     E(q) = -log(sum_s e^(beta x_s . q)) / beta + q . q / 2 + (log S) / beta + max |x|^2 / 2
 
 whose gradient is q - X^T softmax(beta X q). So the update q <- X^T softmax(beta X q) is one step of attention with the
-patterns as keys and values and beta in place of 1 / sqrt(D); one step nearly always suffices.
+patterns as keys and values and beta in place of 1 / sqrt(D). With a large beta one step nearly always suffices; a beta
+of 1 / sqrt(D) is usually too small for a memory, and gives means of many patterns.
 
 References
 ----------
@@ -13,9 +14,10 @@ Ramsauer et al. 2021, "Hopfield Networks is All You Need", equations 2 and 3, th
 """
 import math
 
+from ...ops.broadcast import cast, number
 from ...ops.reduce import amax, logsumexp
 from ...ops.reduce import sum as total
-from .attention import scaled_dot_product_attention
+from .attention import _widen, scaled_dot_product_attention
 
 __all__ = ["hopfield_energy", "hopfield_update"]
 
@@ -40,9 +42,14 @@ def hopfield_update(state, patterns, beta=1.0, steps=1):
 
     Raises
     ------
+    ValueError
+        If `beta` is not positive, or `steps` is negative.
     RuntimeError
         If shapes or dtypes do not fit.
     """
+    check_beta(beta)
+    if steps < 0:
+        raise ValueError(f"steps must not be negative, got {steps}")
     for _ in range(steps):
         state = scaled_dot_product_attention(state, patterns, patterns, scale=beta)
     return state
@@ -63,8 +70,22 @@ def hopfield_energy(state, patterns, beta=1.0):
     Returns
     -------
     Tensor (..., T)
+
+    Raises
+    ------
+    ValueError
+        If `beta` is not positive.
     """
+    check_beta(beta)
+    dtype, (state, patterns), beta = state.dtype, _widen(state, patterns), number(beta)
     scores = state @ patterns.transpose(-1, -2) * beta  # (..., T, D) (..., D, S) -> (..., T, S)
     longest = amax(total(patterns * patterns, -1), -1, keepdim=True)  # (..., S, D) -> (..., 1)
     square = total(state * state, -1)  # (..., T, D) -> (..., T)
-    return (math.log(patterns.shape[-2]) - logsumexp(scores, -1)) / beta + (square + longest) / 2
+    energy = (math.log(patterns.shape[-2]) - logsumexp(scores, -1)) / beta + (square + longest) / 2
+    return cast(energy, dtype)
+
+
+def check_beta(beta):
+    """ValueError unless `beta` is positive: at 0 all patterns count alike, below it those that resemble least win."""
+    if not beta > 0:
+        raise ValueError(f"beta, the inverse temperature, must be positive, got {beta}")

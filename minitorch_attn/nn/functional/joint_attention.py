@@ -54,10 +54,11 @@ def stream_shares(queries, keys, attn_mask=None, *, scale=None):
     -------
     Tensor (..., n, n)
         Row i: the mean over stream i's queries of the weight on the keys of streams 0 to n - 1. A row sums to 1, or to
-        the fraction of queries that may see anything. A small share need not mean a small contribution: values
-        differ in size.
+        the fraction of queries that may see anything; it is zero for a stream without queries. A small share need not
+        mean a small contribution: values differ in size.
     """
     weights = attention_weights(cat(list(queries), -2), cat(list(keys), -2), attn_mask, scale=scale)
-    rows = [part.mean(-2) for part in split(weights, [x.shape[-2] for x in queries], -2)]  # (..., T_i, S) -> (..., S)
+    rows = [part.sum(-2) / max(part.shape[-2], 1)  # (..., T_i, S) -> (..., S)
+            for part in split(weights, [x.shape[-2] for x in queries], -2)]
     return cat([cat([part.sum(-1, keepdim=True) for part in split(row, [x.shape[-2] for x in keys], -1)], -1)
                 .unsqueeze(-2) for row in rows], -2)

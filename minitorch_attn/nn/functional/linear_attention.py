@@ -13,12 +13,14 @@ References
 Katharopoulos, Vyas, Pappas and Fleuret 2020, "Transformers are RNNs: Fast Autoregressive Transformers with Linear
 Attention", equations 4 to 20.
 """
+from ... import dtypes
 from ...autograd import Tensor
 from ...backend import xp
 from ...ops.broadcast import cast
 from ...ops.create import ones
+from ...ops.elementwise import clamp, exp, masked_fill
 from ...ops.shape import cat, unsqueeze
-from .activation import elu
+from .activation import relu
 from .attention import _check, _widen
 
 __all__ = ["linear_attention", "linear_attention_step"]
@@ -51,12 +53,15 @@ def linear_attention(query, key, value, key_mask=None, is_causal=False, *, chunk
     Raises
     ------
     RuntimeError
-        If dtypes or shapes do not fit.
+        If dtypes or shapes do not fit, or `key_mask` is not boolean.
     """
     _check(query, key, value, None, 0.0, False)
     if not query.shape[:-2] == key.shape[:-2] == value.shape[:-2] or (is_causal and query.shape != key.shape):
         raise RuntimeError("linear_attention needs the same leading axes, and with is_causal as many queries as keys, "
                            f"got {query.shape}, {key.shape} and {value.shape}")
+    if key_mask is not None and key_mask.dtype != dtypes.bool:
+        raise RuntimeError(f"key_mask must be boolean (True may be seen), got {key_mask.dtype}; a mask of numbers 0 "
+                           "and 1 becomes one by .bool()")
     dtype, inputs = query.dtype, _widen(query, key, value)
     q, k, v = [x.array for x in inputs]
     fq, fk = _features(q), _features(k)
@@ -145,12 +150,13 @@ def linear_attention_step(query, key, value, state=None):
 
     Returns
     -------
-    y : Tensor (..., E)
+    y : Tensor (..., E); zeros, as in `linear_attention`, where all products of features are 0
     state : Tensor (..., D, E + 1)
     """
-    fq, fk = elu(query) + 1, elu(key) + 1
+    fq, fk = (exp(clamp(x, max=0)) + relu(x) for x in (query, key))  # phi; elu(x) + 1 itself would lose digits below 0
     v1 = cat([value, ones(*value.shape[:-1], 1, dtype=value.dtype)], -1)  # (..., E) -> (..., E + 1)
     new = unsqueeze(fk, -1) * unsqueeze(v1, -2)  # (..., D, 1) (..., 1, E + 1) -> (..., D, E + 1)
     state = new if state is None else state + new
     sums = (unsqueeze(fq, -2) @ state).squeeze(-2)  # (..., 1, D) (..., D, E + 1) -> (..., E + 1)
-    return sums[..., :-1] / sums[..., -1:], state
+    total = sums[..., -1:]
+    return sums[..., :-1] / masked_fill(total, total == 0, 1.0), state

@@ -7,7 +7,7 @@ import functools
 
 from ...autograd import Tensor
 from ...backend import check_index, quiet, xp
-from ...ops.broadcast import as_tensor_pair, cast, unbroadcast
+from ...ops.broadcast import as_tensor_pair, cast, number, unbroadcast
 from ...ops.elementwise import log_one_plus_exp, logistic_from
 from .activation import shifted, through_float32
 
@@ -58,6 +58,7 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
     CVPR 2016, section 7 (label smoothing).
     """
     check_reduction(reduction)
+    label_smoothing = number(label_smoothing)
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing must lie in [0, 1], got {label_smoothing}")
     if target.dtype.kind == "f":
@@ -311,6 +312,7 @@ def huber_loss(input, target, *, reduction="mean", delta=1.0):
     ----------
     Huber, "Robust estimation of a location parameter", Ann. Math. Statist. 35(1), 1964.
     """
+    delta = number(delta)
     if delta <= 0:
         raise ValueError(f"delta must be above 0, got {delta}")
     input, target, x, t = as_tensor_pair(input, target)

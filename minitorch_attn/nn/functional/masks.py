@@ -1,7 +1,7 @@
 """Masks: boolean tensors that say which keys each query may see. True may be seen, everywhere in this file.
 
 Every mask broadcasts to (B, H, T, S): batch, heads, queries, keys. So masks combine by `&` (both must allow it) and
-`|` (one is enough), are turned round by `~`, and go as `attn_mask` into `scaled_dot_product_attention` and the other
+`|` (one is enough), are negated by `~`, and go as `attn_mask` into `scaled_dot_product_attention` and the other
 attention functions::
 
     causal_mask(T) & padding_mask(lengths)                    # (B, 1, T, S): only the past, and no padding

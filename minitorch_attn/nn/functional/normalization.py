@@ -9,7 +9,7 @@ from itertools import compress
 from ... import dtypes
 from ...autograd import Tensor
 from ...backend import quiet, xp
-from ...ops.broadcast import as_tensor_pair, sum_axes, unbroadcast
+from ...ops.broadcast import as_tensor_pair, number, sum_axes, unbroadcast
 from ...ops.elementwise import clamp_min, div
 from ...ops.reduce import axis_of, norm
 from .activation import through_float32
@@ -46,7 +46,7 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     ----------
     Ba, Kiros and Hinton, "Layer normalization", arXiv:1607.06450, 2016, eq. 3 and 4.
     """
-    shape, tail = x.shape, ends_in("layer_norm", x, normalized_shape, weight, bias)
+    shape, tail, eps = x.shape, ends_in("layer_norm", x, normalized_shape, weight, bias), number(eps)
     n = math.prod(tail)
     w = xp.ones(n, x.dtype) if weight is None else weight.array.reshape(n)
     rows = x.array.reshape(math.prod(shape[:len(shape) - len(tail)]), n)  # (..., *tail) -> (N, n)
@@ -117,7 +117,7 @@ def rms_norm(x, normalized_shape, weight=None, eps=None):
     n = math.prod(tail)
     w = xp.ones(n, x.dtype) if weight is None else weight.array.reshape(n)
     rows = x.array.reshape(math.prod(shape[:len(shape) - len(tail)]), n)  # (..., *tail) -> (N, n)
-    eps = float(xp.finfo(x.dtype).eps) if eps is None else eps
+    eps = float(xp.finfo(x.dtype).eps) if eps is None else number(eps)
     r = 1 / xp.sqrt(xp.einsum("ij,ij->i", rows, rows) / n + eps)[:, None]  # (N, 1)
     y = rows * r
     y *= w
@@ -256,7 +256,7 @@ def batch_normalised(x, running_mean, running_var, weight, bias, training, eps):
     else:
         if running_mean is None or running_var is None:
             raise RuntimeError("batch_norm out of training needs running_mean and running_var")
-        r = by_channel(1 / xp.sqrt(running_var.array + eps), x.ndim)
+        r = by_channel(1 / xp.sqrt(running_var.array + number(eps)), x.ndim)
         x_hat = (x.array - by_channel(running_mean.array, x.ndim)) * r
     w, y = affine(x_hat, weight, bias)
     present = (True, weight is not None, bias is not None)
@@ -298,7 +298,7 @@ def affine(x_hat, weight, bias):
 
 def standardised(x, axes, eps):
     """x_hat = (x - mean) r and r = 1 / sqrt(variance + eps), over `axes`."""
-    n = math.prod(x.shape[i] for i in axes)
+    n, eps = math.prod(x.shape[i] for i in axes), number(eps)
     mean = sum_axes(x, axes) / n
     x_hat = x - mean
     variance = sum_axes(x_hat * x_hat, axes) / n + eps
@@ -373,6 +373,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     IndexError
         If `dim` lies outside [-ndim, ndim).
     """
+    eps = number(eps)
     x1, x2, a, b = as_tensor_pair(x1, x2)
     a_shape, b_shape = a.shape, b.shape
     a, b = xp.broadcast_arrays(xp.atleast_1d(a), xp.atleast_1d(b))

@@ -4,19 +4,22 @@ Each makes weights P (..., T, S) and reads the values by a product with them. Wh
 `scaled_dot_product_attention`: boolean, True may be seen; or numbers added to the scores. A query that may see no key
 gets a row of zeros and sends no gradient.
 """
+import math
+
 from ... import dtypes
 from ...autograd import Tensor
-from ...backend import xp
+from ...backend import quiet, xp
 from ...ops.broadcast import cast, unbroadcast
 from ...ops.create import as_tensor
 from ...ops.linalg import matmul
-from .attention import _check_mask, _exp_rows
+from .attention import _check_mask, _exp_rows, _widen
 from .linear import linear
 from .masks import additive_mask
 
 __all__ = ["additive_attention", "additive_scores", "kernel_pooling", "kernel_weights", "masked_softmax"]
 
 
+@quiet
 def masked_softmax(scores, attn_mask=None):
     r"""Softmax over the last axis with a mask; a row that is hidden throughout gives zeros instead of NaN.
 
@@ -28,7 +31,7 @@ def masked_softmax(scores, attn_mask=None):
 
     Returns
     -------
-    Tensor (..., T, S); each row sums to 1, or is zero.
+    Tensor (..., T, S), in the dtype of `scores`; each row sums to 1, or is zero.
 
     Raises
     ------
@@ -37,14 +40,15 @@ def masked_softmax(scores, attn_mask=None):
     """
     if attn_mask is not None:
         _check_mask(attn_mask, scores.shape, False)
-        hidden = attn_mask.dtype == dtypes.bool
-        scores = scores + (additive_mask(attn_mask, dtype=scores.dtype) if hidden else attn_mask)
+    dtype, (scores, *mask) = scores.dtype, _widen(scores, attn_mask)
+    for m in mask:
+        scores = scores + (additive_mask(m, dtype=scores.dtype) if m.dtype == dtypes.bool else m)
     p = _softmax_rows(scores.array)
 
     def backward(g):
         return (_softmax_gradient(g, p),)
 
-    return Tensor.from_op("masked_softmax", p, (scores,), backward)
+    return cast(Tensor.from_op("masked_softmax", p, (scores,), backward), dtype)
 
 
 def _softmax_rows(scores):
@@ -61,6 +65,7 @@ def _softmax_gradient(g, p):
     return ga
 
 
+@quiet
 def kernel_weights(query, key, sigma=1.0):
     r"""The weights of Nadaraya-Watson regression: how near each key lies, by a Gaussian kernel.
 
@@ -81,12 +86,13 @@ def kernel_weights(query, key, sigma=1.0):
     Raises
     ------
     ValueError
-        If `sigma` is not positive.
+        If `sigma` is not positive, or a query lies so far from every key that the squares overflow.
 
     References
     ----------
     Nadaraya 1964, "On Estimating Regression". Watson 1964, "Smooth Regression Analysis".
     """
+    dtype, (query, key) = query.dtype, _widen(query, key)
     sigma = cast(sigma, query.dtype) if isinstance(sigma, Tensor) else as_tensor(sigma, dtype=query.dtype)
     q, k, width = query.array, key.array, sigma.array
     if not (width > 0).all():
@@ -94,6 +100,9 @@ def kernel_weights(query, key, sigma=1.0):
     # (..., T, 1, D) - (..., 1, S, D): unlike q^2 + k^2 - 2qk, a difference keeps its digits for neighbouring points
     apart = q[..., :, None, :] - k[..., None, :, :]
     square = xp.einsum("...d,...d->...", apart, apart)
+    if square.size and bool(xp.any(xp.min(square, axis=-1) == math.inf)):
+        raise ValueError(f"a query is so far from all keys that the square of the distance overflows {query.dtype}; "
+                         "divide query, key and sigma by one large number")
     p = _softmax_rows(square / (-2 * width * width))
 
     def backward(g):
@@ -105,7 +114,7 @@ def kernel_weights(query, key, sigma=1.0):
         gk = unbroadcast(xp.einsum("...ts,...tsd->...sd", ga, apart), k.shape)
         return gq, gk, gsigma
 
-    return Tensor.from_op("kernel_weights", p, (query, key, sigma), backward)
+    return cast(Tensor.from_op("kernel_weights", p, (query, key, sigma), backward), dtype)
 
 
 def kernel_pooling(query, key, value, sigma=1.0):

@@ -7,6 +7,7 @@ scores: `alibi_bias`.
 Angles are computed in float64 whatever the input: in float16 position 2049 is 2048.
 """
 import math
+import numbers
 
 from ... import dtypes
 from ...autograd import Tensor
@@ -27,7 +28,7 @@ def angles_of(positions, dim, base):
 
 def positions_of(positions):
     """An int stands for 0 to that number minus 1; anything else for itself."""
-    return xp.arange(positions) if isinstance(positions, int) else as_tensor(positions).array
+    return xp.arange(positions) if isinstance(positions, numbers.Integral) else as_tensor(positions).array
 
 
 def sinusoidal_table(positions, dim, base=10000.0, dtype=None):

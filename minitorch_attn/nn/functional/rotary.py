@@ -95,8 +95,9 @@ def apply_rotary(x, cos, sin, interleaved=False):
     ----------
     Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", equation 34.
     """
-    width = 2 * cos.shape[-1]
-    if width > x.shape[-1] or x.ndim < 2 or cos.shape != sin.shape or cos.shape[-2] not in (1, x.shape[-2]):
+    lead = x.ndim - cos.ndim
+    if (x.ndim < 2 or cos.ndim < 1 or lead < 0 or cos.shape != sin.shape or 2 * cos.shape[-1] > x.shape[-1]
+            or any(n not in (1, full) for n, full in zip(cos.shape[:-1], x.shape[lead:-1]))):
         raise RuntimeError(f"rotary needs x (..., T, D) and cos, sin (..., T, R/2) with R at most D, got {x.shape}, "
                            f"{cos.shape} and {sin.shape}")
     dtype, x = x.dtype, cast(x, dtypes.float32) if x.dtype == dtypes.float16 else x
@@ -132,7 +133,7 @@ def rotary(x, offset=0, *, positions=None, dim=None, base=10000.0, interleaved=F
         Queries or keys, usually (B, H, T, D).
     offset : int
         The position of the first: with a cache, how many tokens it held before.
-    positions : Tensor (T,), or (B, T) for x (B, H, T, D); optional
+    positions : Tensor (T,), or (B, T) for x (B, H, T, D) or (B, T, D); optional
         Instead of offset, offset + 1, ...: for batches that are padded on the left.
     dim : int, even, optional
         How many entries of each vector are turned; all of them unless given.
@@ -152,7 +153,7 @@ def rotary(x, offset=0, *, positions=None, dim=None, base=10000.0, interleaved=F
     """
     if positions is None:
         positions = Tensor.wrap(xp.arange(offset, offset + x.shape[-2]))
-    elif positions.ndim > 1:
+    elif positions.ndim > 1 and x.ndim > 3:
         positions = unsqueeze(positions, -2)  # (B, T) -> (B, 1, T), the same for all heads
     wide = dtypes.float32 if x.dtype == dtypes.float16 else x.dtype
     cos, sin = rotary_tables(positions, x.shape[-1] if dim is None else dim, base, wide)

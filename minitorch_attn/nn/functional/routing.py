@@ -51,7 +51,9 @@ def expert_counts(experts, number):
 def within_capacity(experts, number, capacity):
     """Which choices are served when an expert reads at most `capacity` tokens.
 
-    All first choices come before all second ones, and among equals the earlier token comes first.
+    All first choices come before all second ones, and among equals the earlier token comes first: with a capacity of
+    2, the choices [[0, 1], [0, 1], [1, 0]] of three tokens are served but for the last 0 and the second token's 1,
+    as expert 0 is full after two first choices, and expert 1 after the third token's first and the first one's second.
 
     Parameters
     ----------

@@ -21,13 +21,14 @@ import numpy
 
 from ... import dtypes
 from ...autograd import Tensor
-from ...backend import xp
+from ...backend import quiet, xp
 from ...ops.broadcast import cast, unbroadcast
 from .attention import _check, _grouped, _scale, _widen
 
 __all__ = ["tiled_attention"]
 
 
+@quiet
 def tiled_attention(query, key, value, attn_mask=None, is_causal=False, *, window=None, offset=0, scale=None,
                     enable_gqa=False, tile=256):
     r"""`scaled_dot_product_attention` by tiles, in memory linear in T and S.

@@ -117,6 +117,65 @@ def claim_backward_averages():
     assert np.allclose(model.module.weight.grad.numpy(), 6 * mean.numpy(), rtol=1e-5)
 
 
+def claim_backward_averages_what_was_used_before_the_forward_pass():
+    """A parameter gets its node when it is first used, here by a pass of which the wrapper knows nothing."""
+    x = mt.randn(2, 5, 3, generator=mt.Generator().manual_seed(RANK))
+    alone = linear()
+    (alone(x[0]).square().mean() + alone(x[1]).square().mean()).backward()
+    mean = dist.average(alone.weight.grad).numpy()
+    assert not np.allclose(alone.weight.grad.numpy(), mean)
+    model = dist.DistributedDataParallel(linear())
+    with model.no_sync():
+        first = model(x[0])
+    for before in (first, model.module(x[0])):
+        model.zero_grad()
+        (before.square().mean() + model(x[1]).square().mean()).backward()
+        assert np.allclose(model.module.weight.grad.numpy(), mean, rtol=1e-5)
+
+
+def claim_two_models_in_one_backward():
+    x = mt.randn(5, 3, generator=mt.Generator().manual_seed(RANK))
+    models = [dist.DistributedDataParallel(nn.Linear(3, n)) for n in (2, 5)]
+    for turn in range(5):  # whatever ids their nodes have
+        ends = models if turn % 2 else models[::-1]
+        sum([model(x).square().mean() for model in ends]).backward()
+    for model in models:
+        g = model.module.weight.grad.tolist()
+        assert all(other == g for other in everywhere(g))
+
+
+def claim_a_backward_that_needs_the_old_gradient_notices():
+    model = linear()
+    w = mt.ones(2, 3, requires_grad=True)
+    model.weight.grad, model.bias.grad = mt.full((2, 3), float(RANK)), mt.zeros(2)
+    y = (w * model.weight.grad).sum()
+    dist.average_gradients(model.parameters())
+    with fails(RuntimeError, "modified in place"):
+        y.backward()
+
+
+def claim_ranks_that_do_not_fit_together_are_told():
+    odd = RANK == SIZE - 1
+    mixed = mt.ones(3, dtype=mt.float64 if odd else mt.float32)
+    longer = mt.ones(4 if odd else 3)
+    model = linear()
+    for x in model.parameters():
+        x.grad = mt.ones_like(x)
+    model.bias.requires_grad_(not odd)
+    for call, words in [
+            (lambda: dist.all_reduce(mixed), "rank 0: all_reduce SUM of float32(3,)"),
+            (lambda: dist.all_reduce(longer), f"rank {SIZE - 1}: all_reduce SUM of float32(4,)"),
+            (lambda: dist.all_reduce(mt.ones(2), "MAX" if odd else "MIN"), "all_reduce MAX of float32(2,)"),
+            (lambda: dist.broadcast(mixed), f"rank {SIZE - 1}: broadcast from rank 0 of float64(3,)"),
+            (lambda: dist.broadcast(longer, src=SIZE - 1), "float32(4,)"),
+            (lambda: dist.average(longer), "average of shape (4,)"),
+            (lambda: dist.average(1.0) if odd else dist.all_reduce(longer), "average of shape ()"),
+            (lambda: dist.average_gradients(model.parameters()), "1 float32 parameters with 6 entries")]:
+        with fails(RuntimeError, words):
+            call()
+    assert (model.weight.grad == 1).all() and (longer == 1).all()
+
+
 def claim_no_sync_gathers():
     x = mt.randn(2, 5, 3, generator=mt.Generator().manual_seed(RANK))
     alone = linear()

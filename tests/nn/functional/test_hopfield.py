@@ -2,6 +2,7 @@
 import math
 
 import numpy as np
+import pytest
 
 import minitorch_attn as mt
 from minitorch_attn.nn import functional as F
@@ -55,3 +56,20 @@ def test_patterns_come_back_from_noise():
     assert np.array_equal(np.sign(got), x) and abs(got - x).max() < 0.02
     few = F.hopfield_update(mt.tensor(flipped), mt.tensor(x), beta=1e-4).numpy()
     np.testing.assert_allclose(few, np.broadcast_to(x.mean(0), x.shape), atol=0.05)  # too warm: the mean of all
+
+
+def test_float16_energies_do_not_overflow():
+    state, patterns = mt.full((1, 64), 32.0).half(), mt.full((2, 64), 32.0).half()
+    wanted = F.hopfield_energy(state.double(), patterns.double()).item()
+    got = F.hopfield_energy(state, patterns)
+    assert got.dtype == mt.float16 and abs(got.item() - wanted) < 1
+
+
+@pytest.mark.parametrize("beta", [0.0, -1.0, math.nan])
+def test_beta_is_positive(beta):
+    x = mt.zeros(2, 3)
+    for call in (F.hopfield_update, F.hopfield_energy):
+        with pytest.raises(ValueError, match="beta, the inverse temperature, must be positive"):
+            call(x, x, beta)
+    with pytest.raises(ValueError, match="steps must not be negative"):
+        F.hopfield_update(x, x, steps=-1)

@@ -68,3 +68,10 @@ def test_a_blind_query_lowers_its_streams_row():
     mask[0] = False
     got = F.stream_shares(*([mt.tensor(a) for a in streams(seed)] for seed in (0, 10)), mt.tensor(mask)).numpy()
     np.testing.assert_allclose(got.sum(-1), [4 / 5, 1, 1], rtol=1e-12)
+
+
+def test_a_stream_without_queries_has_no_shares():
+    x, none = mt.tensor(draw(3, 5)), mt.zeros(0, 5, dtype=mt.float64)
+    shares = F.stream_shares([x, none], [x, x]).numpy()
+    np.testing.assert_allclose(shares.sum(-1), [1, 0])
+    assert F.stream_shares([x, none], [x, none]).numpy()[0].tolist() == [1, 0]

@@ -99,3 +99,25 @@ def peak(T):
 def test_memory_is_linear():
     few, many = peak(512), peak(2048)
     assert 3 * few < many < 4.5 * few and many < 4 * 2048**2  # less than one (T, T) matrix
+
+
+def test_a_step_whose_features_are_all_zero_reads_zeros():
+    q = mt.full((1, 3), -200.0)
+    y, state = F.linear_attention_step(q, q, mt.ones(1, 2))
+    assert y.tolist() == [[0, 0]] and F.linear_attention(q, q, mt.ones(1, 2), is_causal=True).tolist() == [[0, 0]]
+    y, _ = F.linear_attention_step(mt.ones(1, 3), mt.ones(1, 3), mt.ones(1, 2), state)
+    np.testing.assert_allclose(y.numpy(), [[1, 1]], rtol=1e-6)
+
+
+def test_small_features_keep_their_digits():
+    q, v = mt.tensor(draw(5, 3, low=-30, high=-10).astype("f4")), mt.tensor(draw(5, 2).astype("f4"))
+    wanted, state = F.linear_attention(q, q, v, is_causal=True).numpy(), None
+    for t in range(5):
+        y, state = F.linear_attention_step(q[t], q[t], v[t], state)
+        np.testing.assert_allclose(y.numpy(), wanted[t], rtol=1e-4)
+
+
+def test_a_mask_of_numbers_is_refused():
+    x = mt.zeros(3, 2)
+    with pytest.raises(RuntimeError, match="key_mask must be boolean"):
+        F.linear_attention(x, x, x, mt.tensor([0.5, 2, -1]))

@@ -301,3 +301,11 @@ def test_batch_norm_of_float16_moves_the_running_statistics():
     assert y.dtype == mean.dtype == mt.float16
     np.testing.assert_allclose(mean.numpy(), 0.1 * x.astype("f8").mean(0), rtol=2e-3)
     np.testing.assert_allclose(var.numpy(), 0.9 + 0.1 * x.astype("f8").var(0, ddof=1), rtol=2e-3)
+
+
+@pytest.mark.parametrize("x, weight", [(mt.float16, mt.float32), (mt.float32, mt.float16)])
+def test_a_weight_of_another_dtype_is_refused(x, weight):
+    for call in (lambda x, w: F.layer_norm(x, 3, w), lambda x, w: F.rms_norm(x, 3, w),
+                 lambda x, w: F.group_norm(x, 3, w)):
+        with pytest.raises(RuntimeError, match="needs weight and bias"):
+            call(mt.zeros(2, 3, dtype=x), mt.ones(3, dtype=weight))

@@ -157,3 +157,55 @@ def test_mistakes():
         F.masked_softmax(mt.zeros(5, 7), mt.ones(5, 3, dtype=mt.bool))
     with pytest.raises(RuntimeError, match=r"\.bool\(\)"):
         F.masked_softmax(mt.zeros(5, 7), mt.ones(5, 7, dtype=mt.int64))
+
+
+@pytest.mark.parametrize("make", [
+    lambda: F.masked_softmax(mt.tensor([[12.0, 11], [-20, -21], [0, 30000]]).half()),
+    lambda: F.masked_softmax(mt.full((2, 7), 9.9).half()),
+    lambda: F.masked_softmax(mt.tensor([[12.0, 11]]).half(), mt.tensor([[1.0, -0.5]])),
+    lambda: F.kernel_weights(mt.tensor([[7.0], [300]]).half(), mt.tensor([[0.0], [0.5]]).half(), 1.0),
+    lambda: F.kernel_weights(mt.tensor([[7.0]]).half(), mt.tensor([[0.0], [0.5]]).half(), mt.ones(1)),
+    lambda: F.additive_attention(mt.full((1, 1, 4), 9.0).half(), mt.ones(1, 3, 4).half(), mt.ones(1, 3, 2).half(),
+                                 mt.ones(16, 4).half(), mt.ones(16, 4).half(), mt.ones(16).half())[1]])
+def test_float16_rows_sum_to_one(make):
+    p = make()
+    assert p.dtype == mt.float16
+    np.testing.assert_allclose(p.numpy().astype("f8").sum(-1), 1, rtol=2e-3)
+
+
+def test_float16_weights_are_those_of_float32():
+    scores, g = draw(5, 7) * 9, draw(5, 7, seed=1)
+    found = []
+    for dtype in (mt.float16, mt.float32):
+        x = mt.tensor(scores.astype("f2")).to(dtype).requires_grad_()
+        p = F.masked_softmax(x)
+        p.backward(mt.tensor(g).to(dtype))
+        assert x.grad.dtype == dtype
+        found.append((p.detach().numpy(), x.grad.numpy()))
+    for half, single in zip(*found):
+        np.testing.assert_allclose(half, single, rtol=5e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("top", [9.9, 10.1, 31.0, 60.0, 95.0, 100.0, -31.0, -104.0, -1000.0])
+def test_scores_of_any_size_keep_their_digits(top):
+    scores = np.array([[0.0, -1, 0.5], [2, 1, 0]]) + top
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    got = F.masked_softmax(mt.tensor(scores.astype("f4"))).numpy()
+    np.testing.assert_allclose(got, e / e.sum(-1, keepdims=True), rtol=1e-5 * max(1, abs(top) / 30))
+
+
+def test_a_distance_whose_square_overflows_is_refused():
+    with pytest.raises(ValueError, match="overflows float32"):
+        F.kernel_weights(mt.tensor([[0.0], [1e25]]), mt.tensor([[0.0], [1.0]]))
+    assert F.kernel_weights(mt.zeros(2, 1), mt.zeros(0, 1)).shape == (2, 0)
+    p = F.kernel_weights(mt.tensor([[0.0]]), mt.tensor([[0.0], [1e25]]))  # another key is near
+    assert p.tolist() == [[1, 0]]
+
+
+@pytest.mark.filterwarnings("error")
+def test_overflow_prints_nothing():
+    big = mt.full((2, 3), 1e30)
+    F.scaled_dot_product_attention(big, big, big)
+    F.attention_weights(big, big)
+    F.tiled_attention(big, big, big)
+    F.masked_softmax(mt.full((2, 3), 3e38), mt.full((2, 3), 3e38))

@@ -126,3 +126,27 @@ def test_rotary_mistakes():
         F.apply_rotary(mt.zeros(5, 4), *F.rotary_tables(5, 6))
     with pytest.raises(RuntimeError, match="rotary needs"):
         F.apply_rotary(mt.zeros(5, 4), *F.rotary_tables(3, 4))
+
+
+def test_positions_of_a_batch_without_heads():
+    x, positions = mt.tensor(draw(2, 5, 4)), mt.tensor([[0, 0, 0, 1, 2], [3, 4, 5, 6, 7]])
+    got = F.rotary(x, positions=positions).numpy()
+    for b in range(2):
+        np.testing.assert_allclose(got[b], F.rotary(x[b], positions=positions[b]).numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("x, tables", [((2, 5, 4), (2,)), ((5, 4), (2, 5, 2)), ((2, 5, 4), (3, 5, 2)), ((5, 4), ()),
+                                       ((2, 5, 4), (4, 2))])
+def test_tables_that_do_not_fit(x, tables):
+    tables = mt.zeros(tables)
+    if tables.shape == (2,):  # one angle for all places
+        assert F.apply_rotary(mt.zeros(x), tables, tables).shape == x
+        return
+    with pytest.raises(RuntimeError, match="rotary needs x"):
+        F.apply_rotary(mt.zeros(x), tables, tables)
+
+
+def test_positions_that_do_not_fit():
+    for x, positions in (((2, 3, 5, 4), (2, 4)), ((2, 5, 4), (3, 5)), ((5, 4), (2, 5))):
+        with pytest.raises(RuntimeError, match="rotary needs x"):
+            F.rotary(mt.zeros(x), positions=mt.zeros(positions))
