@@ -29,7 +29,7 @@ class Worker:
     """
 
     def __init__(self, library, threads):
-        self.library = library
+        self.name = library
         self.process = subprocess.Popen([sys.executable, "-m", "benchmarks.worker", library], text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(threads))
 
@@ -51,7 +51,7 @@ class Worker:
         if alarm:
             alarm.cancel()
         if not answer:
-            raise SystemExit(f"benchmarks: {self.library} failed on {part} {case}; its error is above")
+            raise SystemExit(f"benchmarks: {self.name} failed on {part} {case}; its error is above")
         return json.loads(answer)
 
     def __enter__(self):

@@ -98,7 +98,7 @@ def _accumulate(gradients, owned, parent, gx):
             owned.add(parent)
         gradients[parent][gx.index] += gx.array
     elif known is None:
-        gradients[parent] = gx if gx.ndim else to_device(gx)
+        gradients[parent] = gx if gx.ndim else to_device(gx)  # NumPy returns 0-d results as scalars
     elif parent in owned:
         known += gx
     else:
@@ -131,12 +131,11 @@ def _propagate(gradients, retain_graph, wanted=None):
                 continue
             assert type(gx) is Partial or (gx.shape == parent.shape and gx.dtype == parent.dtype), (
                 f"{node.op} returned a gradient {gx.dtype}{gx.shape} for an input {parent.dtype}{parent.shape}")
-            if parent in repeated or parent.backward is None or type(gx) is Partial:
-                if parent not in gradients and _is_fresh(gx, g, results):
+            # whose memory it is matters where it is added to, or becomes a leaf's .grad
+            if (parent in repeated or parent.backward is None) and parent not in gradients:
+                if _is_fresh(gx, g, results):
                     owned.add(parent)
-                _accumulate(gradients, owned, parent, gx)
-            else:
-                gradients[parent] = gx if gx.ndim else to_device(gx)  # NumPy returns 0-d results as scalars
+            _accumulate(gradients, owned, parent, gx)
             if grad_mode.anomaly and bool(xp.isnan(gradients[parent]).any()):
                 raise RuntimeError(f"the backward of {node.op} returned NaN; it was called at {node.line}")
         if not retain_graph:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from minitorch_attn import backend
-from minitorch_attn.backend import to_device, to_host, xp
+from minitorch_attn.backend import library_of, to_device, to_host, xp
 from tests.harness import draw
 
 # Which library
@@ -94,7 +94,7 @@ def test_to_host_and_back():
     a = draw(3, 5).astype("f4")
     x = to_device(a)
     assert isinstance(x, xp.ndarray) and x.dtype == np.float32 and to_device(x) is x
-    assert backend.library_of(x) == xp.name and backend.library_of(a) == "numpy"
+    assert library_of(x) == xp.name and library_of(a) == "numpy"
     back = to_host(x[:, ::-2])
     assert isinstance(back, np.ndarray) and to_host(a) is a
     np.testing.assert_array_equal(back, a[:, ::-2])

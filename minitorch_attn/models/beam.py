@@ -60,7 +60,7 @@ def beam_search(step, reorder, batch, width, max_new_tokens, config, length_pena
         beam, token = best // V, best % V
         rows = (first_row + beam).flatten()                                   # (B, W) -> (B W,)
         reorder(rows)
-        ids = cat([ids[rows], token.view(-1, 1)], dim=1)                      # (B W, 1 + n) -> (B W, 2 + n)
+        ids = cat([ids[rows], token.reshape(-1, 1)], dim=1)                      # (B W, 1 + n) -> (B W, 2 + n)
         done = (ids[:, 1:] == config.end_id).any(1)
         if bool(done.all()):
             break

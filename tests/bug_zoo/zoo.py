@@ -282,9 +282,9 @@ wrong("layer_norm without 1/std", "wrong_factor", NORM, "layer_norm", "gx *= r",
 wrong("layer_norm's gx without the weight", "wrong_factor", NORM, "layer_norm",
       "share = xp.ones((1, len(t)), g.dtype), (w / n)[:, None]",
       "share = xp.ones((1, len(t)), g.dtype), (w * 0 + 1 / n)[:, None]", "gx = g * w", "gx = g * 1")
-wrong("layer_norm's weight with x, not x_hat", "unclear", NORM, "layer_norm", "xp.matmul(ones, t)", "xp.matmul(ones, g * rows)")
-wrong("layer_norm's weight without x_hat", "passed_on", NORM, "layer_norm", "xp.matmul(ones, t)", "xp.matmul(ones, g)")
-wrong("layer_norm's bias from the first row alone", "unsummed_broadcast", NORM, "layer_norm", "xp.matmul(ones, g)  #", "g[0]  #")
+wrong("layer_norm's weight with x, not x_hat", "unclear", NORM, "layer_norm", "ones @ t", "ones @ (g * rows)")
+wrong("layer_norm's weight without x_hat", "passed_on", NORM, "layer_norm", "ones @ t", "ones @ g")
+wrong("layer_norm's bias from the first row alone", "unsummed_broadcast", NORM, "layer_norm", "ones @ g  #", "g[0]  #")
 wrong("layer_norm's weight as a mean over rows", "factor", NORM, "layer_norm", "gw.reshape(tail)",
       "(gw / len(t)).reshape(tail)")
 wrong("layer_norm that returns zeros", "zero_gradient", NORM, "layer_norm", "gx.reshape(shape)",
@@ -375,12 +375,12 @@ wrong("attention weights with the sum over the queries", "wrong_axis", ATTENTION
 
 # Linear, embedding, convolution, pooling
 
-wrong("gx = g W^T, not transposed back", "transpose", LINEAR, "linear", "xp.matmul(g, w)",
-      "xp.matmul(g, w.T)", sample=square)
-wrong("the weight's gradient transposed", "transpose", LINEAR, "linear", "xp.matmul(g.T, rows)",
-      "xp.matmul(rows.T, g)")
+wrong("gx = g W^T, not transposed back", "transpose", LINEAR, "linear", "(g @ w)",
+      "(g @ w.T)", sample=square)
+wrong("the weight's gradient transposed", "transpose", LINEAR, "linear", "g.T @ rows",
+      "rows.T @ g")
 wrong("the weight's gradient from the last row alone", "unsummed_broadcast", LINEAR, "linear",
-      "xp.matmul(g.T, rows)",
+      "g.T @ rows",
       "g[-1:].T @ rows[-1:]")
 wrong("the bias's gradient as a mean", "factor", LINEAR, "linear", "sum_axes(g, (0,))[0]",
       "sum_axes(g, (0,))[0] / len(rows)")

@@ -6,17 +6,11 @@ import minitorch_attn as mt
 from minitorch_attn import Tensor, explain_gradients, gradcheck, nn
 from minitorch_attn.nn import functional as F
 from tests.harness import draw
+from tests.harness import operation as op
 
 
 def t(*shape, seed=0):
     return mt.tensor(draw(*shape, seed=seed))
-
-
-def op(forward, backward):
-    def fn(*inputs):
-        arrays = [x.array for x in inputs]
-        return Tensor.from_op("op", forward(*arrays), inputs, lambda g: backward(arrays, g))
-    return fn
 
 
 def raises(error):

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import minitorch_attn as mt
-from minitorch_attn import Tensor, explain_gradients
+from minitorch_attn import explain_gradients
 from minitorch_attn.gradient_check import CAUSES
 from minitorch_attn.gradient_check.evidence import Case
 from minitorch_attn.gradient_check.hypotheses import GENERAL, explanations
@@ -11,18 +11,11 @@ from minitorch_attn.gradient_check.point import Point, second_point
 from minitorch_attn.gradient_check.subject import Subject
 from minitorch_attn.nn import functional as F
 from tests.harness import draw
+from tests.harness import operation as op
 
 
 def tensor(*shape, seed=0):
     return mt.tensor(draw(*shape, seed=seed))
-
-
-def op(forward, backward):
-    """A function of tensors with this result and backward(arrays, g) -> gradients."""
-    def fn(*inputs):
-        arrays = [x.array for x in inputs]
-        return Tensor.from_op("op", forward(*arrays), inputs, lambda g: backward(arrays, g))
-    return fn
 
 
 def cause_of(fn, *inputs):

@@ -6,14 +6,7 @@ import minitorch_attn as mt
 from minitorch_attn import Tensor, explain_gradients, nn
 from minitorch_attn.nn import functional as F
 from tests.harness import draw
-
-
-def op(forward, backward, name="op"):
-    """An operation with the result forward(*arrays) and the gradients backward(arrays, g)."""
-    def fn(*inputs):
-        arrays = [x.array for x in inputs]
-        return Tensor.from_op(name, np.asarray(forward(*arrays)), inputs, lambda g: backward(arrays, g))
-    return fn
+from tests.harness import operation as op
 
 
 def t(*shape, seed=0):

@@ -32,6 +32,16 @@ def test_ids_and_targets(kind):
     assert model(ids[:0])[0].shape == (0, 3, 7)
 
 
+@pytest.mark.parametrize("kind", [GPT, Llama])
+@pytest.mark.parametrize("targets, error", [([[1, 10**6]], IndexError), ([[1, -1]], IndexError), ([[1]], ValueError)])
+def test_wrong_targets_are_refused_before_the_cache_grows(kind, targets, error):
+    model = kind(LANGUAGE[kind](7, n_embd=8))
+    cache = model.new_cache()
+    with pytest.raises(error, match="targets"):
+        model(mt.tensor([[1, 2]]), mt.tensor(targets), cache=cache)
+    assert len(cache) == 0
+
+
 @pytest.mark.parametrize("kind", LANGUAGE)
 @pytest.mark.parametrize("name", ["vocab_size", "n_embd", "block_size"])
 def test_sizes_are_positive(kind, name):

@@ -227,15 +227,6 @@ def test_equals_a_gpt_of_pytorchs_own_layers():
         np.testing.assert_allclose(p.grad.numpy(), w[name].grad.numpy(), rtol=1e-7, atol=1e-10, err_msg=name)
 
 
-@pytest.mark.parametrize("targets, error", [([[0, 10**6]], IndexError), ([[0, -1]], IndexError), ([[0]], ValueError)])
-def test_wrong_targets_are_refused_before_the_cache_grows(targets, error):
-    model = small()
-    cache = model.new_cache()
-    with pytest.raises(error, match="targets"):
-        model(some_ids(1, 2), mt.tensor(targets), cache=cache)
-    assert len(cache) == 0
-
-
 def test_training_does_not_grow_without_the_collector():
     mt.manual_seed(0)
     model = GPT(GPTConfig(vocab_size=11, block_size=7, n_layer=2, n_head=2, n_embd=14, dropout=0.1))

@@ -162,7 +162,7 @@ def relu6(x, inplace=False):
 
 def hardtanh(x, min_val=-1.0, max_val=1.0, inplace=False):
     """min(max(x, min_val), max_val); the derivative is 1 strictly between the two, else 0."""
-    xa = x.array
+    xa, min_val, max_val = x.array, number(min_val), number(max_val)
     y = xp.clip(xa, min_val, max_val).astype(x.dtype, copy=False)
 
     def backward(g):
