@@ -64,7 +64,7 @@ def beam_search(step, reorder, batch, width, max_new_tokens, config, length_pena
         done = (ids[:, 1:] == config.end_id).any(1)
         if bool(done.all()):
             break
-    length = (ids[:, 1:] != config.pad_id).sum(1).view(B, W)
+    length = (ids[:, 1:] != config.pad_id).sum(1).reshape(B, W)
     fair = scores / ((5 + length) / 6) ** length_penalty
     best = (first_row + fair.argmax(1, keepdim=True))[:, 0]                   # (B, W) -> (B,)
     return ids[best, 1:], scores.flatten()[best]
