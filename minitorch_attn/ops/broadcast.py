@@ -25,9 +25,10 @@ def sum_axes(a, axes):
     shape = [1 if i in axes else n for i, n in enumerate(a.shape)]
     if axes == tuple(range(len(axes))) and len(axes) < a.ndim and a.flags.c_contiguous:
         rows = math.prod(a.shape[:len(axes)])
-        return (xp.ones((1, rows), a.dtype) @ a.reshape(rows, -1)).reshape(shape)  # (n, m) -> (1, m)
+        return xp.matmul(xp.ones((1, rows), a.dtype), a.reshape(rows, -1)).reshape(shape)  # (n, m) -> (1, m)
     if axes == (a.ndim - 1,) and a.shape[-1] <= 256 and a.flags.c_contiguous:
-        return (a.reshape(-1, a.shape[-1]) @ xp.ones((a.shape[-1], 1), a.dtype)).reshape(shape)  # (n, m) -> (n, 1)
+        columns = xp.ones((a.shape[-1], 1), a.dtype)
+        return xp.matmul(a.reshape(-1, a.shape[-1]), columns).reshape(shape)  # (n, m) -> (n, 1)
     return xp.sum(a, axis=axes, keepdims=True)
 
 

@@ -228,7 +228,7 @@ def test_special_pairs(name):
         keep = np.isfinite(a)
         a, b = a[keep], b[keep]
     got, wanted = getattr(mt, name)(mt.tensor(a), mt.tensor(b)), getattr(torch, name)(torch.tensor(a), torch.tensor(b))
-    np.testing.assert_array_equal(got.numpy(), wanted.numpy())
+    np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-15)  # processors round pow as they do
 
 
 def test_sigmoid_of_large_numbers():

@@ -122,7 +122,7 @@ def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     G, o, K, L = groups, weight.shape[0] // groups, math.prod(weight.shape[1:]), samples * math.prod(out)
     columns = table.reshape(G, K, L)  # (C, kh, kw, N, oh, ow) -> (G, K, L)
     w = weight.array.reshape(G, o, K)  # (O, C / G, kh, kw) -> (G, o, K)
-    y = columns.swapaxes(1, 2) @ w.swapaxes(1, 2)  # -> (G, L, o)
+    y = xp.matmul(columns.swapaxes(1, 2), w.swapaxes(1, 2))  # -> (G, L, o)
     if bias is not None:
         y += bias.array.reshape(G, 1, o)
     y = y.reshape(G, samples, *out, o).transpose(1, 0, 4, 2, 3)  # (G, L, o) -> (N, G, o, oh, ow)
@@ -133,11 +133,11 @@ def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
         # y^T = w columns for each group, so gw = g columns^T and the columns' gradient is w^T g
         g = g.reshape(samples, G, o, *out).transpose(1, 2, 0, 3, 4)  # (N, O, oh, ow) -> (G, o, N, oh, ow)
         g = g.reshape(G, o, L)  # -> (G, o, L)
-        gw = (g @ columns.swapaxes(1, 2)).reshape(weight_shape)  # (G, o, K) -> (O, C / G, kh, kw)
-        gb = (g @ xp.ones(L, g.dtype)).reshape(G * o)
+        gw = xp.matmul(g, columns.swapaxes(1, 2)).reshape(weight_shape)  # (G, o, K) -> (O, C / G, kh, kw)
+        gb = xp.matmul(g, xp.ones(L, g.dtype)).reshape(G * o)
         gx = None
         if needs:
-            gx = add_windows((w.swapaxes(1, 2) @ g).reshape(table_shape), padded_size, stride, dilation)
+            gx = add_windows(xp.matmul(w.swapaxes(1, 2), g).reshape(table_shape), padded_size, stride, dilation)
             gx = gx[unpadded_index(size, pads)].swapaxes(0, 1)  # (C, N, H', W') -> (N, C, H, W)
         return tuple(compress((gx, gw, gb), present))
 

@@ -75,7 +75,7 @@ def cross_entropy_of_index(input, target, weight, ignore_index, reduction, smoot
     losses = (1 - smoothing) * w_t * (log_total - z[rows, t])  # -log p_c = log_total - z_c
     w_sum = w.sum()
     if smoothing:  # s/C sum_c w_c (log_total - z_c) = s/C (w_sum log_total - z . w)
-        losses += share * (w_sum * log_total - z @ w)
+        losses += share * (w_sum * log_total - xp.matmul(z, w))
     losses = xp.where(keep, losses, 0.0)
     divisor = w_t.sum() if reduction == "mean" else 1
     y = losses.reshape(target.shape) if reduction == "none" else losses.sum() / divisor
@@ -108,7 +108,7 @@ def cross_entropy_of_probabilities(input, target, weight, reduction, smoothing):
     z, e, total = exponentials(z)
     log_total = xp.log(total)
     q = (q * (1 - smoothing) + smoothing / len(w)) * w  # smoothed and weighted
-    q_sum = q @ xp.ones(len(w), q.dtype)
+    q_sum = xp.matmul(q, xp.ones(len(w), q.dtype))
     losses = q_sum * log_total - xp.einsum("ij,ij->i", q, z)  # -log p_c = log_total - z_c
     divisor = len(losses) if reduction == "mean" else 1
     y = losses.reshape(input.shape[:1] * (input.ndim > 1) + input.shape[2:]) if reduction == "none" \
@@ -222,7 +222,7 @@ def exponentials(z):
     """z with each row shifted, e^z, and the row sums of e^z: softmax is e / total, its logarithm z - log total."""
     z = shifted(z, 1)
     e = xp.exp(z)
-    return z, e, e @ xp.ones(e.shape[1], e.dtype)
+    return z, e, xp.matmul(e, xp.ones(e.shape[1], e.dtype))
 
 
 # Losses of numbers

@@ -51,12 +51,12 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     w = xp.ones(n, x.dtype) if weight is None else weight.array.reshape(n)
     rows = x.array.reshape(math.prod(shape[:len(shape) - len(tail)]), n)  # (..., *tail) -> (N, n)
     ones = xp.ones((n, 1), x.dtype)
-    mean = rows @ ones / n  # (N, n) -> (N, 1)
+    mean = xp.matmul(rows, ones) / n  # (N, n) -> (N, 1)
     x_hat = rows - mean
     variance = xp.einsum("ij,ij->i", x_hat, x_hat)[:, None] / n + eps
     far = mean_is_coarse(mean, variance)
     if bool(far.any()):
-        x_hat -= xp.where(far, x_hat @ ones / n, 0.0)
+        x_hat -= xp.where(far, xp.matmul(x_hat, ones) / n, 0.0)
         variance = xp.einsum("ij,ij->i", x_hat, x_hat)[:, None] / n + eps
     r = 1 / xp.sqrt(variance)
     x_hat *= r
@@ -72,8 +72,8 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
         g = g.reshape(x_hat.shape)
         t = g * x_hat
         ones, share = xp.ones((1, len(t)), g.dtype), (w / n)[:, None]
-        gw, gb = ones @ t, ones @ g  # (N, n) -> (1, n)
-        mean_h, mean_hx = g @ share, t @ share  # -> (N, 1)
+        gw, gb = xp.matmul(ones, t), xp.matmul(ones, g)  # (N, n) -> (1, n)
+        mean_h, mean_hx = xp.matmul(g, share), xp.matmul(t, share)  # -> (N, 1)
         lost = xp.multiply(x_hat, mean_hx, out=t)  # what h loses; t's memory is used again
         lost += mean_h
         gx = g * w
@@ -127,7 +127,7 @@ def rms_norm(x, normalized_shape, weight=None, eps=None):
         # With h = g w: gx = r h - x r^3 mean(h x), where the second part is what x contributes through r.
         g = g.reshape(rows.shape)
         t = g * rows
-        gw, mean_hx = r.T @ t, t @ (w / n)[:, None]
+        gw, mean_hx = xp.matmul(r.T, t), xp.matmul(t, (w / n)[:, None])
         through_r = xp.multiply(rows, r ** 3 * mean_hx, out=t)  # t's memory is used again
         gx = g * w
         gx *= r

@@ -179,13 +179,13 @@ def additive_scores(query, key, v):
 
     def backward(g):
         # a = v . h with h = tanh(q + k) and h' = 1 - h^2
-        gv = g.reshape(-1) @ h.reshape(-1, weight.size)  # (...TS), (...TS, A) -> (A,)
+        gv = xp.matmul(g.reshape(-1), h.reshape(-1, weight.size))  # (...TS), (...TS, A) -> (A,)
         gh = 1 - h * h
         gh *= weight
         gh *= g[..., None]
         return unbroadcast(xp.sum(gh, axis=-2), q_shape), unbroadcast(xp.sum(gh, axis=-3), k_shape), gv
 
-    return Tensor.from_op("additive_scores", h @ weight, (query, key, v), backward)
+    return Tensor.from_op("additive_scores", xp.matmul(h, weight), (query, key, v), backward)
 
 
 def additive_attention(query, key, value, w_query, w_key, v, attn_mask=None):

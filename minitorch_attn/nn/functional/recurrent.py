@@ -72,7 +72,7 @@ def rnn(x, h0, w_ih, w_hh, b_ih=None, b_hh=None, nonlinearity="tanh", reverse=Fa
         slope = 1 - y * y if nonlinearity == "tanh" else (y > 0).astype(y.dtype)
         ga, gh = xp.empty_like(slope), xp.zeros_like(h0)
         for t in reversed(range(len(x))):
-            gh = xp.multiply(g[t] + gh, slope[t], out=ga[t]) @ w_hh
+            gh = xp.matmul(xp.multiply(g[t] + gh, slope[t], out=ga[t]), w_hh)
         gx, gw_ih, gb = _affine_gradients(ga, x, w_ih, needs_gx)
         _, gw_hh, _ = _affine_gradients(ga, hs[:-1], w_hh, False)
         return tuple(compress((gx[::-1] if reverse and needs_gx else gx, gh, gw_ih, gw_hh, gb, gb), present))
@@ -140,7 +140,7 @@ def gru(x, h0, w_ih, w_hh, b_ih=None, b_hh=None, reverse=False):
             gh = xp.add(g[t], gh, out=ghs[t])
             xp.multiply(dh_dc[t], gh[:, None], out=gc[t])
             gh = gh * z[t]
-            gh += gc[t].reshape(batch, 3 * width) @ w_hh  # (B, 3H) -> (B, H)
+            gh += xp.matmul(gc[t].reshape(batch, 3 * width), w_hh)  # (B, 3H) -> (B, H)
         _, gw_hh, gb_hh = _affine_gradients(gc, hs[:-1], w_hh, False)
         ga = gc  # the same array: gc is used up, and only the part of n differs, which is written over it
         xp.multiply(ghs, dh_dan, out=ga[:, :, 2])
@@ -239,7 +239,7 @@ def lstm(x, h0, c0, w_ih, w_hh, b_ih=None, b_hh=None, reverse=False):
             ga[t, :, :3] *= gc[:, None]
             ga[t, :, 3] *= gh
             gc = gc * f[t]
-            gh = ga[t].reshape(batch, 4 * width) @ w_hh  # (B, 4H) -> (B, H)
+            gh = xp.matmul(ga[t].reshape(batch, 4 * width), w_hh)  # (B, 4H) -> (B, H)
         gx, gw_ih, gb = _affine_gradients(ga, x, w_ih, needs_gx)
         _, gw_hh, _ = _affine_gradients(ga, hs[:-1], w_hh, False)
         return tuple(compress((gx[::-1] if reverse and needs_gx else gx, gh, gc, gw_ih, gw_hh, gb, gb), present))
@@ -258,7 +258,7 @@ def _lstm_steps(gates, h0, c0, w_hh):
     hs, cs = xp.empty((2, steps + 1, batch, width), h0.dtype)
     hs[0], cs[0] = h0, c0
     for t in range(steps):
-        gates[t] += (hs[t] @ w_hh.T).reshape(batch, 4, width)
+        gates[t] += xp.matmul(hs[t], w_hh.T).reshape(batch, 4, width)
         i, f, candidate, o = (gates[t, :, k] for k in range(4))
         _sigmoid_in_place(gates[t, :, :2])
         xp.tanh(candidate, out=candidate)
@@ -312,7 +312,7 @@ def _checked(gates, x, states, w_ih, w_hh, b_ih, b_hh):
 
 def _project(x, w, *biases):
     """``x @ w^T`` plus biases for all steps in one product: (T, B, I) -> (T, B, G)."""
-    y = x.reshape(-1, x.shape[-1]) @ w.T
+    y = xp.matmul(x.reshape(-1, x.shape[-1]), w.T)
     for b in biases:
         y += b
     return y.reshape(*x.shape[:-1], len(w))
@@ -321,8 +321,8 @@ def _project(x, w, *biases):
 def _affine_gradients(g, x, w, needs_gx):
     """Gradients of ``x @ w^T + b`` with respect to x, w and b, from that of the result, g (T, B, ...)."""
     g = g.reshape(-1, len(w))
-    gx = (g @ w).reshape(x.shape) if needs_gx else None
-    return gx, g.T @ x.reshape(-1, x.shape[-1]), unbroadcast(g, (len(w),))
+    gx = xp.matmul(g, w).reshape(x.shape) if needs_gx else None
+    return gx, xp.matmul(g.T, x.reshape(-1, x.shape[-1])), unbroadcast(g, (len(w),))
 
 
 def _sigmoid_in_place(a):
