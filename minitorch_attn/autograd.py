@@ -36,20 +36,16 @@ class Node:
     backward : function from the result's gradient to one array, Partial or None per input.
     shape, dtype : of the result, hence of its gradient.
     storages : the memory of inputs and result, to notice a later write.
+    is_view : bool, whether the result lies in the memory of the first input.
     owner : weak reference to the tensor whose ``.grad`` is to be written, or None.
     line : "file:line" of the program that made it, while recording.
     """
-    __slots__ = ("op", "number", "parents", "backward", "shape", "dtype", "storages", "owner", "line")
+    __slots__ = ("op", "number", "parents", "backward", "shape", "dtype", "storages", "is_view", "owner", "line")
 
-    def __init__(self, op, parents, backward, array, storages):
+    def __init__(self, op, parents, backward, array, storages, is_view=False):
         self.op, self.parents, self.backward, self.storages = op, parents, backward, storages
-        self.shape, self.dtype, self.number = array.shape, array.dtype, next(clock)
+        self.shape, self.dtype, self.is_view, self.number = array.shape, array.dtype, is_view, next(clock)
         self.owner, self.line = None, grad_mode.calling_line() if grad_mode.recording else None
-
-    @property
-    def is_view(self):
-        """Whether the result lies in the memory of the first input."""
-        return bool(self.parents) and self.storages[0] is self.storages[-1]
 
     def check_not_overwritten(self):
         """Raise if an array that backward captured has been written to since."""
@@ -63,8 +59,7 @@ class Node:
 
     def free(self):
         """Let go of everything that backward needed; only a view keeps its base, which `check_writable` asks for."""
-        kept = int(self.is_view)
-        self.parents, self.storages, self.backward = self.parents[:kept], self.storages[:kept], _freed
+        self.parents, self.storages, self.backward = self.parents[:self.is_view], (), _freed
 
 
 def _freed(g):
@@ -129,13 +124,16 @@ def _propagate(gradients, retain_graph, wanted=None):
         for parent, gx in zip(node.parents, results, strict=True):
             if parent is None or gx is None:
                 continue
-            assert type(gx) is Partial or (gx.shape == parent.shape and gx.dtype == parent.dtype), (
+            partial = type(gx) is Partial
+            assert partial or (gx.shape == parent.shape and gx.dtype == parent.dtype), (
                 f"{node.op} returned a gradient {gx.dtype}{gx.shape} for an input {parent.dtype}{parent.shape}")
-            # whose memory it is matters where it is added to, or becomes a leaf's .grad
-            if (parent in repeated or parent.backward is None) and parent not in gradients:
-                if _is_fresh(gx, g, results):
+            if partial or parent in gradients:
+                _accumulate(gradients, owned, parent, gx)
+            else:
+                gradients[parent] = gx if gx.ndim else to_device(gx)  # NumPy returns 0-d results as scalars
+                # whose memory it is matters where it is added to, or becomes a leaf's .grad
+                if (parent in repeated or parent.backward is None) and _is_fresh(gx, g, results):
                     owned.add(parent)
-            _accumulate(gradients, owned, parent, gx)
             if grad_mode.anomaly and bool(xp.isnan(gradients[parent]).any()):
                 raise RuntimeError(f"the backward of {node.op} returned NaN; it was called at {node.line}")
         if not retain_graph:
@@ -235,22 +233,23 @@ class Tensor:
         plain variables, or in one tuple or list: an array hidden deeper is not protected against in-place writes.
         Without `backward` the operation is not differentiable. `view`: `array` may share memory with the first input.
         """
-        tracked = False
-        for x in inputs:
+        parents, storages, tracked = [], [], False
+        recording = backward is not None and grad_mode.enabled
+        for x in inputs:  # a loop, as comprehensions cost a call each
             if x.storage.replaced:
                 x.check_current()
-            if x._requires_grad:
+            storages.append(x.storage)
+            if recording and x._requires_grad:
+                parents.append(x.node or x.graph_node())
                 tracked = True
+            else:
+                parents.append(None)
         shared = view and is_view(array, inputs[0].array)
-        result = Tensor.wrap(array, inputs[0].storage if shared else None)
-        if tracked and backward is not None and grad_mode.enabled:
-            parents, storages = [], []
-            for x in inputs:  # a loop, as a comprehension costs a call
-                parents.append((x.node or x.graph_node()) if x._requires_grad else None)
-                storages.append(x.storage)
+        result = Tensor.wrap(array, storages[0] if shared else None)
+        if tracked:
             storages.append(result.storage)
             result._requires_grad = True
-            result.node = Node(op, parents, backward, result.array, storages)
+            result.node = Node(op, parents, backward, result.array, storages, shared)
         return result
 
     shape = property(lambda self: self.array.shape)
