@@ -5,6 +5,7 @@ Differs from PyTorch: the first argument of an operation is called `x`, not `inp
 values raises; and when a tensor in a graph is written in place, views of it taken before (or the tensor that it is a
 view of) raise when used instead of following.
 """
+from . import process  # before NumPy is loaded
 from . import autograd, nn, optim
 from .autograd import Tensor
 from .backend import device

@@ -4,7 +4,6 @@ Every array operation in the package is written once, as ``xp.exp(x)``, and ``xp
 use. The few things on which array libraries disagree are the functions below; no operation is forked by library.
 How it fits together, and how to add a library, is told in docs/backends.md.
 """
-import ctypes
 import importlib
 import os
 import sys
@@ -343,26 +342,3 @@ def erf(x):
     x = xp.clip(x, -5.94, 5.94)  # a point at which rounding does not fall short of 1
     t = x * x
     return xp.clip(x * polynomial(ERF_P, t) / polynomial(ERF_Q, t), -1.0, 1.0)
-
-
-def keep_freed_memory():
-    """Let glibc keep freed blocks instead of handing each back to the system.
-
-    By default every array over 128 KiB is returned when freed and faulted in again, page by page, when the next
-    one is made; that is half the time of a training step (a Transformer layer on (64, 65, 64) float32, forward
-    and backward: 41 ms without, 21 ms with). ``MINITORCH_MALLOC=0`` in the environment leaves the allocator
-    alone; elsewhere than on glibc nothing happens.
-    """
-    if not sys.platform.startswith("linux") or os.environ.get("MINITORCH_MALLOC") == "0":
-        return
-    try:
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-    except (OSError, AttributeError):
-        return
-    trim_threshold, top_pad, mmap_threshold = -1, -2, -3  # the numbers that <malloc.h> gives these options
-    mallopt(mmap_threshold, 1 << 30)
-    mallopt(trim_threshold, 2**31 - 1)
-    mallopt(top_pad, 1 << 26)
-
-
-keep_freed_memory()

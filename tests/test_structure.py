@@ -12,7 +12,7 @@ PACKAGE = pathlib.Path(minitorch_attn.__file__).parent
 
 # From the ground up. A name ending in "/" is a folder whose files may also import each other, without a circle.
 LAYERS = """
-differences backend threads dtypes grad_mode random memory autograd switching ops/ methods nn/functional/
+process differences backend threads dtypes grad_mode random memory autograd switching ops/ methods nn/functional/
 gradient_check/ nn/ optim/ data models/ text/ datasets/ generate checkpoint distributed/ torch_bridge plot torch_names
 run profile_report profile __init__ info demo __main__
 """.split()

@@ -263,7 +263,7 @@ wrong("elu with slope 1 everywhere", "passed_on", ACTIVATION, "elu",
       "g")
 wrong("hardtanh without limits", "mask_ignored", ACTIVATION, "hardtanh", "masked(g, (xa > min_val) & (xa < max_val))", "g",
       sample=lambda s: call(3 * s.apart("AC")))
-wrong("gelu without x phi(x)", "lost_path", ACTIVATION, "gelu", "slope *= xa\n        slope += cdf", "slope = cdf.copy()")
+wrong("gelu without x phi(x)", "lost_path", ACTIVATION, "gelu", "slope *= x\n        slope += cdf", "slope[...] = cdf")
 wrong("gelu without Phi(x)", "lost_path", ACTIVATION, "gelu", "slope += cdf", "pass")
 wrong("gelu without 1 / sqrt(2 pi)", "unclear", ACTIVATION, "gelu", "slope *= 1 / math.sqrt(2 * math.pi)", "pass")
 wrong("silu as x times a constant gate", "lost_path", ACTIVATION, "silu", "gx *= y\n        gx += s", "gx = s.copy()")
@@ -282,9 +282,9 @@ wrong("layer_norm without 1/std", "wrong_factor", NORM, "layer_norm", "gx *= r",
 wrong("layer_norm's gx without the weight", "wrong_factor", NORM, "layer_norm",
       "share = xp.ones((1, len(t)), g.dtype), (w / n)[:, None]",
       "share = xp.ones((1, len(t)), g.dtype), (w * 0 + 1 / n)[:, None]", "gx = g * w", "gx = g * 1")
-wrong("layer_norm's weight with x, not x_hat", "unclear", NORM, "layer_norm", "ones @ t", "ones @ (g * rows)")
-wrong("layer_norm's weight without x_hat", "passed_on", NORM, "layer_norm", "ones @ t", "ones @ g")
-wrong("layer_norm's bias from the first row alone", "unsummed_broadcast", NORM, "layer_norm", "ones @ g  #", "g[0]  #")
+wrong("layer_norm's weight with x, not x_hat", "unclear", NORM, "layer_norm", "xp.matmul(ones, t)", "xp.matmul(ones, g * rows)")
+wrong("layer_norm's weight without x_hat", "passed_on", NORM, "layer_norm", "xp.matmul(ones, t)", "xp.matmul(ones, g)")
+wrong("layer_norm's bias from the first row alone", "unsummed_broadcast", NORM, "layer_norm", "xp.matmul(ones, g)  #", "g[0]  #")
 wrong("layer_norm's weight as a mean over rows", "factor", NORM, "layer_norm", "gw.reshape(tail)",
       "(gw / len(t)).reshape(tail)")
 wrong("layer_norm that returns zeros", "zero_gradient", NORM, "layer_norm", "gx.reshape(shape)",
@@ -375,12 +375,12 @@ wrong("attention weights with the sum over the queries", "wrong_axis", ATTENTION
 
 # Linear, embedding, convolution, pooling
 
-wrong("gx = g W^T, not transposed back", "transpose", LINEAR, "linear", "(g @ w)",
-      "(g @ w.T)", sample=square)
-wrong("the weight's gradient transposed", "transpose", LINEAR, "linear", "g.T @ rows",
-      "rows.T @ g")
+wrong("gx = g W^T, not transposed back", "transpose", LINEAR, "linear", "xp.matmul(g, w)",
+      "xp.matmul(g, w.T)", sample=square)
+wrong("the weight's gradient transposed", "transpose", LINEAR, "linear", "xp.matmul(g.T, rows)",
+      "xp.matmul(rows.T, g)")
 wrong("the weight's gradient from the last row alone", "unsummed_broadcast", LINEAR, "linear",
-      "g.T @ rows",
+      "xp.matmul(g.T, rows)",
       "g[-1:].T @ rows[-1:]")
 wrong("the bias's gradient as a mean", "factor", LINEAR, "linear", "sum_axes(g, (0,))[0]",
       "sum_axes(g, (0,))[0] / len(rows)")
@@ -393,10 +393,10 @@ wrong("an id that occurs twice counts once", "lost_path", EMBEDDING, "embedding"
       "gw[index] = g")
 wrong("the gradient one row too low", "misplaced", EMBEDDING, "embedding", "add_rows(gw, index, g)",
       "add_rows(gw, (index + 1) % rows, g)", sample=lambda s: call(s.ids("AD", 6), s("6B")))
-wrong("conv2d's bias from one window alone", "unsummed_broadcast", CONV, "conv2d", "(g @ xp.ones(L, g.dtype))",
+wrong("conv2d's bias from one window alone", "unsummed_broadcast", CONV, "conv2d", "xp.matmul(g, xp.ones(L, g.dtype))",
       "g[:, :, 0].copy()")
-wrong("conv2d with the kernel turned around", "misplaced", CONV, "conv2d", "w.swapaxes(1, 2) @ g",
-      "w[..., ::-1].swapaxes(1, 2) @ g",
+wrong("conv2d with the kernel turned around", "misplaced", CONV, "conv2d", "xp.matmul(w.swapaxes(1, 2), g)",
+      "xp.matmul(w[..., ::-1].swapaxes(1, 2), g)",
       sample=lambda s: call(s("A145"), s("3122")))
 wrong("overlapping windows overwrite each other", "lost_path", CONV, "add_windows", "+= table", "= table",
       op="unfold", sample=lambda s: call(s("A245"), 2))

@@ -19,6 +19,7 @@ from ...ops.elementwise import (
 )
 from ...ops.reduce import axis_of
 from ...ops.shape import reshape
+from ...threads import at_once, parts
 
 __all__ = [
     "elu", "gelu", "glu", "hardtanh", "leaky_relu", "log_softmax", "logsigmoid", "relu", "relu6", "sigmoid", "silu",
@@ -233,25 +234,34 @@ def gelu(x, approximate="none"):
     if approximate != "none":
         raise ValueError(f"approximate must be 'none' or 'tanh', got {approximate!r}")
     xa = float_array(x)
-    cdf = backend.erf(xa * math.sqrt(0.5))
-    cdf += 1
-    cdf *= 0.5
-    slope = None
-    if grad_mode.enabled and x.requires_grad:
-        # d/dx x Phi(x) = Phi(x) + x phi(x), with the density phi(x) = e^(-x^2 / 2) / sqrt(2 pi). Made at once and kept
-        # in place of both x and Phi(x): one array less until backward, and one pass there.
-        slope = xa * xa
-        slope *= -0.5
-        slope = xp.exp(slope)
-        slope *= 1 / math.sqrt(2 * math.pi)
-        slope *= xa
-        slope += cdf
-    cdf *= xa
+    y = xp.empty_like(xa)
+    slope = xp.empty_like(xa) if grad_mode.enabled and x.requires_grad else None
+    rows = parts(len(xa), xa.size) if xa.ndim else [...]
+    at_once([functools.partial(gelu_rows, xa[i], y[i], slope if slope is None else slope[i]) for i in rows])
 
     def backward(g):
         return (g * slope,)
 
-    return Tensor.from_op("gelu", cdf, (x,), backward)
+    return Tensor.from_op("gelu", y, (x,), backward)
+
+
+def gelu_rows(x, y, slope):
+    """Write x Phi(x) to the array `y`, and unless `slope` is None its derivative there: Phi(x) + x phi(x).
+
+    phi(x) = e^(-x^2 / 2) / sqrt(2 pi) is the density. The derivative is made at once and kept in place of both x and
+    Phi(x): one array less until backward, and one pass there.
+    """
+    cdf = backend.erf(x * math.sqrt(0.5))
+    cdf += 1
+    cdf *= 0.5
+    xp.multiply(cdf, x, out=y)
+    if slope is not None:
+        xp.multiply(x, x, out=slope)
+        slope *= -0.5
+        xp.exp(slope, out=slope)
+        slope *= 1 / math.sqrt(2 * math.pi)
+        slope *= x
+        slope += cdf
 
 
 @quiet

@@ -19,11 +19,11 @@ from ...backend import quiet, xp
 from ...ops.broadcast import cast, number, unbroadcast
 from ...ops.shape import reshape, unsqueeze
 from ...random import keep_mask
+from .parallel import over_batch
 
 __all__ = ["attention_weights", "scaled_dot_product_attention"]
 
 
-@quiet
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *,
                                  scale=None, enable_gqa=False):
     r"""Attention with dot products as scores, in one kernel.
@@ -71,16 +71,24 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     if enable_gqa:
         return _grouped(lambda q, k, v, mask: scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal,
                                                                            scale=scale), query, key, value, attn_mask)
-    _check(query, key, value, attn_mask, dropout_p, is_causal)
+    scores_shape = _check(query, key, value, attn_mask, dropout_p, is_causal)
     dtype, inputs = query.dtype, _widen(query, key, value, attn_mask)
-    q, k, v, *mask = [x.array for x in inputs]
-    scale = _scale(q, scale)
-    q = q * scale
-    e, total = _exp_rows(_scores(q, k, *mask, is_causal=is_causal))
     keep, keep_scale = None, 1.0
     if dropout_p:
-        keep = keep_mask(e.shape, dropout_p)
+        keep = keep_mask(scores_shape, dropout_p)
         keep_scale = 1 / (1 - number(dropout_p)) if dropout_p < 1 else 0.0
+    return cast(_attention(*inputs, scale=_scale(query, scale), is_causal=is_causal, keep=keep, keep_scale=keep_scale),
+                dtype)
+
+
+@over_batch("query", "key", "value", "attn_mask", "keep")
+@quiet
+def _attention(query, key, value, attn_mask=None, *, scale, is_causal, keep, keep_scale):
+    """`scaled_dot_product_attention` of checked inputs; `keep` (..., T, S) is what dropout leaves, or None."""
+    inputs = [x for x in (query, key, value, attn_mask) if x is not None]
+    q, k, v, *mask = [x.array for x in inputs]
+    q = q * scale
+    e, total = _exp_rows(_scores(q, k, *mask, is_causal=is_causal))
     # The weights are e / total: dividing the (T, E) result instead spares a pass over (T, S).
     y = _product(e if keep is None else e * keep, v, q)  # (..., T, S) (..., S, E) -> (..., T, E)
     y *= keep_scale / total
@@ -106,7 +114,7 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
             gq, gk, gmask = _score_gradients(ga, q, k, scale, needs, mask_shape)
         return tuple(compress((gq, gk, gv, gmask), present))
 
-    return cast(Tensor.from_op("scaled_dot_product_attention", y, inputs, backward), dtype)
+    return Tensor.from_op("scaled_dot_product_attention", y, inputs, backward)
 
 
 @quiet
@@ -134,7 +142,7 @@ def attention_weights(query, key, attn_mask=None, is_causal=False, *, scale=None
     _check(query, key, key, attn_mask, 0.0, is_causal)
     dtype, inputs = query.dtype, _widen(query, key, attn_mask)
     q, k, *mask = [x.array for x in inputs]
-    scale = _scale(q, scale)
+    scale = _scale(query, scale)
     q = q * scale
     p, total = _exp_rows(_scores(q, k, *mask, is_causal=is_causal))
     p /= total
@@ -167,7 +175,7 @@ def _grouped(attend, query, key, value, attn_mask):
 
 
 def _check(query, key, value, attn_mask, dropout_p, is_causal):
-    """Raise RuntimeError with the likely fix unless attention is defined for these arguments."""
+    """The shape (..., T, S) of the scores; RuntimeError with the likely fix unless attention is defined for these."""
     if not query.dtype == key.dtype == value.dtype or query.dtype.kind != "f":
         raise RuntimeError("query, key and value must have one floating-point dtype, got "
                            f"{query.dtype}, {key.dtype} and {value.dtype}")
@@ -186,8 +194,10 @@ def _check(query, key, value, attn_mask, dropout_p, is_causal):
                                "key and value have fewer heads, pass enable_gqa=True".format(*shapes)) from None
     if not 0 <= dropout_p <= 1:
         raise RuntimeError(f"dropout_p must lie in [0, 1], got {dropout_p}")
+    shape = (*lead, query.shape[-2], key.shape[-2])
     if attn_mask is not None:
-        _check_mask(attn_mask, (*lead, query.shape[-2], key.shape[-2]), is_causal)
+        _check_mask(attn_mask, shape, is_causal)
+    return shape
 
 
 def _check_mask(attn_mask, shape, is_causal):

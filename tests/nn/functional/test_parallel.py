@@ -1,0 +1,109 @@
+"""Kernels computed in parts give what they give as a whole."""
+import numpy as np
+import pytest
+
+import minitorch_attn as mt
+from minitorch_attn import threads
+from minitorch_attn.nn import functional as F
+
+pytestmark = [
+    pytest.mark.skipif(threads._get is None, reason="this NumPy's BLAS is not OpenBLAS"),
+    pytest.mark.skipif(mt.backend.xp.name != "numpy", reason="only NumPy computes in parts"),
+]
+
+B, H, T, S, D, E = 7, 3, 5, 11, 13, 17
+
+
+def draw(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+@pytest.fixture
+def both(monkeypatch):
+    """Call a function with inputs as a whole, and in three parts: its result and the inputs' gradients of each."""
+    before = mt.get_num_threads()
+
+    def run(function, *arrays):
+        found = []
+        for n in (1, 3):
+            mt.set_num_threads(n)
+            monkeypatch.setattr(threads, "LARGE", 1)
+            mt.manual_seed(2)
+            inputs = [mt.tensor(a).requires_grad_() for a in arrays]
+            y = function(*inputs)
+            y.backward(mt.tensor(draw(*y.shape, seed=9)).to(y.dtype))
+            found.append([y.numpy(force=True), *[x.grad.numpy() for x in inputs]])
+        return found
+
+    yield run
+    mt.set_num_threads(before)
+
+
+def assert_same(found):
+    for whole, parts in zip(*found, strict=True):
+        assert whole.dtype == parts.dtype
+        np.testing.assert_allclose(parts, whole, rtol=1e-12, atol=1e-12)
+
+
+QKV = draw(B, H, T, D), draw(B, H, S, D, seed=1), draw(B, H, S, E, seed=2)
+ATTENTION = {
+    "plain": ({}, ()),
+    "causal": ({"is_causal": True}, ()),
+    "dropout": ({"dropout_p": 0.3}, ()),
+    "boolean mask of all": ({"attn_mask": mt.tensor(draw(T, S) > -1)}, ()),
+    "boolean mask of each": ({"attn_mask": mt.tensor(draw(B, 1, T, S) > -1)}, ()),
+    "mask of all": ({}, (draw(T, S, seed=3),)),
+    "mask of each": ({}, (draw(B, 1, 1, S, seed=3),)),
+}
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention(both, name):
+    options, masks = ATTENTION[name]
+    assert_same(both(lambda *x: F.scaled_dot_product_attention(*x, **options), *QKV, *masks))
+
+
+@pytest.mark.parametrize("shared", [(0,), (1, 2)])
+def test_attention_where_all_samples_share_an_input(both, shared):
+    arrays = [a[:1] if i in shared else a for i, a in enumerate(QKV)]
+    assert_same(both(F.scaled_dot_product_attention, *arrays))
+
+
+def test_attention_of_one_sequence_is_not_cut(both):
+    # S is as large as T, so that keys would fit a cut along the queries
+    q, k, v = draw(T, D), draw(T, D, seed=1), draw(T, E, seed=2)
+    assert_same(both(F.scaled_dot_product_attention, q, k, v))
+
+
+def test_heads_merge_without_a_copy_as_of_a_whole(both):
+    def merged(x):
+        q = x.transpose(1, 2)  # (B, T, H, D) -> (B, H, T, D)
+        y = F.scaled_dot_product_attention(q, q, q).transpose(1, 2)
+        assert y.is_contiguous()
+        return y
+
+    assert_same(both(merged, draw(B, T, H, D)))
+
+
+def test_attention_needs_no_gradient(both):
+    mt.set_num_threads(3)
+    q, k, v = map(mt.tensor, QKV)
+    assert not F.scaled_dot_product_attention(q, k, v).requires_grad
+    with mt.no_grad():
+        assert not F.scaled_dot_product_attention(q.requires_grad_(), k, v).requires_grad
+    F.scaled_dot_product_attention(q, k, v).backward(mt.ones(B, H, T, E, dtype=mt.float64))
+    assert q.grad is not None and k.grad is None and v.grad is None
+
+
+def test_a_value_written_over_since_is_noticed(both):
+    mt.set_num_threads(3)
+    q, k, v = map(mt.tensor, QKV)
+    y = F.scaled_dot_product_attention(q.requires_grad_(), k, v)
+    v.zero_()
+    with pytest.raises(RuntimeError, match="modified in place"):
+        y.backward(mt.ones(B, H, T, E, dtype=mt.float64))
+
+
+@pytest.mark.parametrize("shape", [(1,), (7, 3), (2, 5, 3)])
+def test_gelu(both, shape):
+    assert_same(both(F.gelu, draw(*shape)))
