@@ -1,8 +1,9 @@
 """What each trick of docs/performance.md gains: ``python -m benchmarks.tricks``.
 
-Each line is one trick, left out and used, in turns; the times are the medians. The one that concerns a whole process
-runs a training's steps in processes of their own.
+Each line is one trick, left out and used, in turns; the times are the medians. Those that concern a whole process
+run a training's steps in processes of their own.
 """
+import math
 import os
 import statistics
 import subprocess
@@ -12,8 +13,9 @@ import time
 import numpy
 
 import minitorch_attn as mt
-from minitorch_attn import backend, random
+from minitorch_attn import backend, random, threads
 from minitorch_attn.nn import functional as F
+from minitorch_attn.nn.functional.attention import _exp_rows
 
 ROWS, WIDTH = 4096, 256
 STEPS = """
@@ -95,10 +97,9 @@ def arrays():
     rng = numpy.random.default_rng(0)
     a, ones = rng.standard_normal((ROWS, 64), dtype="f4"), numpy.ones(64, "f4")
     yield "row sums by a product with ones", lambda: a.sum(-1), lambda: a @ ones
-    q, far = mt.randn(32, 4, 65, 16), mt.randn(32, 4, 65, 16)
-    far[0, 0, 0] = 300.0
-    yield ("no row maxima where scores are moderate", lambda: F.scaled_dot_product_attention(q, far, q),
-           lambda: F.scaled_dot_product_attention(q, q, q))
+    scores, column = rng.standard_normal((32, 4, 65, 65), dtype="f4"), numpy.ones((65, 1), "f4")
+    yield ("no row maxima where scores are moderate",
+           lambda: numpy.exp(scores - scores.max(-1, keepdims=True)) @ column, lambda: _exp_rows(scores))
     yield "masks of 16-bit numbers", lambda: mt.rand(ROWS, WIDTH) >= 0.1, lambda: random.keep_mask((ROWS, WIDTH), 0.1)
     ids, table = rng.integers(0, 1000, 2 * ROWS), numpy.zeros((1000, WIDTH), "f4")
     g = numpy.ones((2 * ROWS, WIDTH), "f4")
@@ -107,6 +108,23 @@ def arrays():
     yield ("names of the array library kept (1000)", lambda: [type(backend.xp).__getattr__(backend.xp, "exp")
                                                               for _ in range(1000)],
            lambda: [backend.xp.exp for _ in range(1000)])
+
+
+def in_threads():
+    """Large kernels as a whole, and in parts by several threads."""
+    def whole(f):
+        def run():
+            large, threads.LARGE = threads.LARGE, math.inf
+            try:
+                f()
+            finally:
+                threads.LARGE = large
+        return run
+
+    gelu = both_ways(F.gelu, (ROWS, WIDTH))
+    attention = both_ways(F.scaled_dot_product_attention, *[(64, 4, 65, 16)] * 3)
+    yield "GELU in parts, in threads", whole(gelu), gelu
+    yield "attention in parts, in threads", whole(attention), attention
 
 
 def optimizers():
@@ -139,9 +157,10 @@ def main():
         ratio = statistics.median(a / b for a, b in pairs)
         print(f"{name:42}{1e3 * without:9.3f} ms{1e3 * used:9.3f} ms{ratio:8.2f}", flush=True)
 
-    show("freed memory kept (a step of vit)", [(seconds_of_training("vit", MINITORCH_MALLOC="0"),
-                                                seconds_of_training("vit")) for _ in range(5)])
-    for tricks in (fused, arrays, optimizers):
+    for name, variables in (("freed memory kept (a step of vit)", {"MINITORCH_MALLOC": "0"}),
+                            ("idle threads asleep soon (a step of vit)", {"OPENBLAS_THREAD_TIMEOUT": "26"})):
+        show(name, [(seconds_of_training("vit", **variables), seconds_of_training("vit")) for _ in range(5)])
+    for tricks in (fused, arrays, in_threads, optimizers):
         for name, without, used in tricks():
             seconds(without), seconds(used)
             show(name, [(seconds(without), seconds(used)) for _ in range(15)])

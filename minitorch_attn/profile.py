@@ -4,8 +4,9 @@ One clock is always charged to exactly one cell: to the operation that computes 
 to the walk back through the graph, or to everything outside. An operation that calls another hands the clock over and
 gets it back, so nothing counts twice and the cells add up to the time that went by.
 
-No other file knows of this one. While `profile` runs, the functions of ``ops`` and ``nn.functional`` have another
-body, which turns the clock; before and afterwards they are what they are written as, and cost nothing more.
+No operation knows that it is timed. While `profile` runs, the functions of ``ops`` and ``nn.functional`` have another
+body (``__code__``), which turns the clock, so that they are timed under whatever name a program imported them; before
+and afterwards they are what they are written as, and cost nothing more.
 """
 import contextlib
 import functools
@@ -74,7 +75,11 @@ class Cell:
 
 
 class Meter:
-    """The clock. It follows the thread that made it; operations in other threads count as outside."""
+    """The clock. It follows the thread that made it; operations in other threads count as outside.
+
+    Of a kernel computed in parts (`threads.at_once`) it sees the whole time, as this thread waits for the others, but
+    of the memory only what this thread asks for.
+    """
 
     def __init__(self):
         self.cells, self.outside, self.itself = {}, Cell("outside"), Cell("itself")

@@ -1,14 +1,15 @@
 """How many processors compute at once.
 
-The BLAS below NumPy splits a matrix product over several processors: as many as OMP_NUM_THREADS or
-OPENBLAS_NUM_THREADS says when the program starts, or as there are. Everything else NumPy does on one. But it lets
-other threads of the program run while it loops over an array, so kernels of many passes over large arrays cut them
-into `parts` and compute these by `at_once`.
+The BLAS below NumPy splits a matrix product over several threads: as many as OMP_NUM_THREADS or
+OPENBLAS_NUM_THREADS says when the program starts, or as there are processors. Everything else NumPy does in one. But
+while it loops over an array it lets go of the GIL, Python's lock that lets one thread run at a time. So kernels that
+pass over large arrays many times cut them into `parts`, and have several threads compute these, by `at_once`.
 """
 import ctypes
 import functools
 import itertools
 import os
+import threading
 
 import numpy
 
@@ -16,16 +17,17 @@ from .backend import quiet, xp
 
 __all__ = ["LARGE", "at_once", "get_num_threads", "parts", "set_num_threads"]
 
-LARGE = 1 << 17  # numbers in an array from which parts pay: to wake a thread costs as much as a pass over them
+LARGE = 1 << 17  # numbers in an array; to wake a thread costs about as much as one pass over so many
+_free = threading.Lock()  # held while `at_once` has the threads
 
 
 def _blas_function(name):
     """The function of OpenBLAS with this name, or None if NumPy's BLAS is another."""
     try:
-        blas = ctypes.PyDLL(numpy._core._multiarray_umath.__file__)  # finds the names of the libraries that it loads
+        blas = ctypes.PyDLL(numpy._core._multiarray_umath.__file__)  # finds the names of the libraries that this loads
     except (AttributeError, OSError):
         return None
-    spellings = f"scipy_{name}64_", f"{name}64_", name
+    spellings = f"scipy_{name}64_", f"{name}64_", name  # the first is that of NumPy's wheels; 64: the bits of indices
     return next((getattr(blas, spelling) for spelling in spellings if hasattr(blas, spelling)), None)
 
 
@@ -33,12 +35,12 @@ _get, _set = _blas_function("openblas_get_num_threads"), _blas_function("openbla
 
 
 def get_num_threads():
-    """How many processors compute at once; 1 if BLAS does not tell."""
+    """How many threads compute at once; 1 if BLAS does not tell."""
     return _get() if _get else 1
 
 
 def set_num_threads(n):
-    """Use `n` processors in each matrix product, those of NumPy outside this package too, and in each large kernel.
+    """Use `n` threads for each matrix product, those of NumPy outside this package too, and for each large kernel.
 
     With a BLAS that is not OpenBLAS this changes nothing.
 
@@ -65,19 +67,20 @@ def parts(rows, size):
 def at_once(tasks):
     """What the functions `tasks`, which take no argument, return, in order; each thread takes the next one left.
 
-    Meanwhile matrix products stay on one processor each, as the others are busy.
+    Meanwhile each matrix product stays in one thread, as the processors are busy. If the threads are at work already,
+    for another thread of the program or for the task that calls this, the tasks are done here, one by one.
     """
-    if len(tasks) == 1:
-        return [tasks[0]()]
+    if len(tasks) == 1 or not _free.acquire(blocking=False):
+        return [task() for task in tasks]
     results, left, threads = [None] * len(tasks), iter(enumerate(tasks)), get_num_threads()
 
-    @quiet
+    @quiet  # NumPy keeps for each thread what it warns of
     def work():
-        for i, task in left:
+        for i, task in left:  # shared by all threads: no two get the same
             results[i] = task()
 
-    set_num_threads(1)
     try:
+        set_num_threads(1)
         helpers = [_pool().submit(work) for _ in range(min(threads, len(tasks)) - 1)]
         try:
             work()
@@ -86,6 +89,7 @@ def at_once(tasks):
                 helper.result()
     finally:
         set_num_threads(threads)
+        _free.release()
     return results
 
 
@@ -96,5 +100,12 @@ def _pool():
     return ThreadPoolExecutor(os.cpu_count())
 
 
+def _start_anew():
+    """Forget threads and lock: a forked process has none of the threads, and nobody to give the lock back."""
+    global _free
+    _pool.cache_clear()
+    _free = threading.Lock()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked process has none of the threads
+    os.register_at_fork(after_in_child=_start_anew)

@@ -93,6 +93,26 @@ def test_an_error_in_any_part_is_raised(three_threads):
 
 
 @openblas
+def test_threads_that_are_at_work_are_not_asked_again(three_threads):
+    here = threading.get_ident()
+
+    def outer():
+        inner = threads.at_once([threading.get_ident] * 5)  # whoever asks now does all of it
+        return len(set(inner)) == 1 and inner[0] == threading.get_ident(), threading.get_ident()
+
+    alone, where = zip(*threads.at_once([outer] * 4))
+    assert all(alone) and here in where
+    inside, done = threading.Event(), threading.Event()
+    meet = threading.Thread(target=lambda: threads.at_once([inside.set, lambda: done.wait(60)]))
+    meet.start()  # another thread of the program has the threads ...
+    inside.wait(60)
+    assert threads.at_once([threading.get_ident] * 5) == [here] * 5
+    done.set()
+    meet.join()
+    assert mt.get_num_threads() == 3  # ... and what it gives back is not what it found meanwhile
+
+
+@openblas
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_a_forked_process_starts_threads_of_its_own():
     code = ("import os, minitorch_attn as mt\nfrom minitorch_attn import threads\nmt.set_num_threads(2)\n"

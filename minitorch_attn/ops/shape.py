@@ -275,12 +275,15 @@ def stack(tensors, dim=0):
     tensors = tuple(tensors)
     if not tensors:
         raise RuntimeError("stack needs at least one tensor")
-    if any(array_of(x).shape != tensors[0].shape for x in tensors):
-        raise RuntimeError("stack needs equal shapes, got " + ", ".join(str(x.shape) for x in tensors))
-    dim = axis_of(dim, tensors[0].ndim + 1)
-    dtype = dtypes.result_type(*tensors)
-    y = xp.asarray(xp.stack([x.array.astype(dtype, copy=False) for x in tensors], axis=dim), order="C")
-    input_dtypes = [x.dtype for x in tensors]
+    arrays = [array_of(x) for x in tensors]
+    if len({a.shape for a in arrays}) > 1:
+        raise RuntimeError("stack needs equal shapes, got " + ", ".join(str(a.shape) for a in arrays))
+    dim = axis_of(dim, arrays[0].ndim + 1)
+    input_dtypes = [a.dtype for a in arrays]
+    if len(set(input_dtypes)) > 1:
+        dtype = dtypes.result_type(*tensors)
+        arrays = [a.astype(dtype, copy=False) for a in arrays]
+    y = xp.asarray(xp.stack(arrays, axis=dim), order="C")
     before = (slice(None),) * dim
 
     def backward(g):

@@ -41,6 +41,8 @@ def through_float32(function):
 
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
+        if args and isinstance(args[0], Tensor) and args[0].array.dtype == dtypes.float32:
+            return function(*args, **kwargs)  # the commonest, and it needs no more
         found = {v.array.dtype for v in (*args, *kwargs.values()) if floating(v)}
         if found != {dtypes.float16}:
             return function(*args, **kwargs)
@@ -236,8 +238,8 @@ def gelu(x, approximate="none"):
     xa = float_array(x)
     y = xp.empty_like(xa)
     slope = xp.empty_like(xa) if grad_mode.enabled and x.requires_grad else None
-    rows = parts(len(xa), xa.size) if xa.ndim else [...]
-    at_once([functools.partial(gelu_rows, xa[i], y[i], slope if slope is None else slope[i]) for i in rows])
+    slices = parts(len(xa), xa.size) if xa.ndim else [Ellipsis]  # a 0-d array is one part
+    at_once([functools.partial(gelu_part, xa[i], y[i], None if slope is None else slope[i]) for i in slices])
 
     def backward(g):
         return (g * slope,)
@@ -245,11 +247,11 @@ def gelu(x, approximate="none"):
     return Tensor.from_op("gelu", y, (x,), backward)
 
 
-def gelu_rows(x, y, slope):
-    """Write x Phi(x) to the array `y`, and unless `slope` is None its derivative there: Phi(x) + x phi(x).
+def gelu_part(x, y, slope):
+    """Write x Phi(x) to the array `y`; and to `slope`, unless it is None, its derivative Phi(x) + x phi(x).
 
-    phi(x) = e^(-x^2 / 2) / sqrt(2 pi) is the density. The derivative is made at once and kept in place of both x and
-    Phi(x): one array less until backward, and one pass there.
+    phi(x) = e^(-x^2 / 2) / sqrt(2 pi) is the density. With the slope at hand, backward needs neither x nor Phi(x), and
+    is one product.
     """
     cdf = backend.erf(x * math.sqrt(0.5))
     cdf += 1

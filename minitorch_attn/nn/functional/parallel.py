@@ -13,55 +13,70 @@ __all__ = ["over_batch"]
 def over_batch(*cut):
     """Decorate a kernel whose first axis is a batch, so that large inputs are cut there, a part for each thread.
 
-    The kernel knows nothing of it: it computes each part as if that were all, and so does its backward. What is cut
-    is put together again; the gradients of what every part had as a whole are added up.
+    The kernel is called once for each part, and its backward likewise; it need not know. Results are put together
+    again. So of ``kernel(query, key, mask)`` with query and key (B, H, T, D) and a mask (T, T), each part gets some of
+    the B samples of query and key, and the whole mask, whose gradient is the sum of what the parts find.
 
     Parameters
     ----------
     cut : str
-        The arguments, tensors or arrays, that have the batch as first axis: those of as many dims as the first
-        argument and of the same first size. Others of this name serve the whole batch, as all other arguments do.
-        The kernel may use nothing random, or the parts would draw in any order.
+        The names of the arguments, tensors or arrays, that may have the batch as first axis. One is cut if it has as
+        many dims as the first argument and the same first size. Nothing is cut if one has more dims than the first
+        argument, for then the result's first axis is another.
+
+    Notes
+    -----
+    The kernel may draw nothing at random, for the parts would draw in any order.
     """
     def decorate(kernel):
-        words = inspect.signature(kernel)
+        signature = inspect.signature(kernel)
 
         @functools.wraps(kernel)
         def wrapper(*args, **kwargs):
             x = args[0].array
-            pieces = parts(len(x), x.size) if x.ndim > 2 and not grad_mode.recording else ()
-            if len(pieces) < 2:
+            # two dims are one sequence, whose first axis is time; and of a thread no program's line can be recorded
+            slices = parts(len(x), x.size) if x.ndim > 2 and not grad_mode.recording else ()
+            if len(slices) < 2:
                 return kernel(*args, **kwargs)
-            return _in_parts(kernel, cut, words.bind(*args, **kwargs).arguments, pieces)
+            arguments = signature.bind(*args, **kwargs).arguments
+            batched = [name for name in cut if arguments.get(name) is not None]
+            if any(arguments[name].ndim > x.ndim for name in batched):
+                return kernel(*args, **kwargs)
+            batched = [name for name in batched
+                       if arguments[name].ndim == x.ndim and arguments[name].shape[0] == x.shape[0]]
+            return _in_parts(kernel, arguments, batched, slices)
 
         return wrapper
 
     return decorate
 
 
-def _in_parts(kernel, cut, given, pieces):
-    """``kernel(**given)``, computed for each of the slices `pieces` of the batch."""
-    first = next(iter(given.values()))
-    batched = {name for name in cut if given.get(name) is not None and given[name].ndim == first.ndim
-               and given[name].shape[0] == first.shape[0]}
-    tensors = {name: x for name, x in given.items() if isinstance(x, Tensor)}
+def _in_parts(kernel, arguments, batched, slices):
+    """``kernel(**arguments)``, with the arguments named in `batched` cut into `slices`.
+
+    Each part gets leaf tensors of its own, so that the kernel makes a graph of one node of them. The program's graph
+    gets one node for all, whose backward calls those of the parts.
+    """
+    tensors = {name: x for name, x in arguments.items() if isinstance(x, Tensor)}
 
     def compute(rows):
         part = {}
-        for name, x in given.items():
-            part[name] = x[rows] if name in batched and not isinstance(x, Tensor) else x
-        for name, x in tensors.items():
-            part[name] = Tensor.wrap(x.array[rows] if name in batched else x.array)
-            part[name]._requires_grad = x._requires_grad
+        for name, x in arguments.items():
+            piece = slice(None) if name not in batched else rows
+            if isinstance(x, Tensor):
+                part[name] = Tensor.wrap(x.array[piece], x.storage)
+                part[name]._requires_grad = x._requires_grad
+            else:
+                part[name] = x[piece] if name in batched else x
         y = kernel(**part)
         return y, [part[name].node for name in tensors]
 
-    results = at_once([functools.partial(compute, rows) for rows in pieces])
-    y = xp.concatenate([y.array for y, _ in results])
+    results = at_once([functools.partial(compute, rows) for rows in slices])
     backward = None
     if results[0][0].node is not None:
-        backward = BackwardInParts([name in batched for name in tensors], pieces,
+        backward = BackwardInParts([name in batched for name in tensors], slices,
                                    [(y.node, leaves) for y, leaves in results])
+    y = xp.concatenate([y.array for y, _ in results])
     return Tensor.from_op(kernel.__name__.lstrip("_"), y, tuple(tensors.values()), backward)
 
 
@@ -69,20 +84,25 @@ class BackwardInParts:
     """The backward of a kernel that was computed in parts.
 
     batched : bool for each input, whether it was cut
-    pieces : the slices of the batch
-    nodes : for each of them, the node of the kernel's result, and the nodes of its inputs, None for one without
+    slices : of the batch, one for each part
+    nodes : for each part, the node of the kernel's result, and the nodes of its inputs, None for one without gradient
     """
 
-    def __init__(self, batched, pieces, nodes):
-        self.batched, self.pieces, self.nodes = batched, pieces, nodes
-        # in which the engine looks for arrays that were overwritten
+    def __init__(self, batched, slices, nodes):
+        self.batched, self.slices, self.nodes = batched, slices, nodes
+        # the engine looks here for arrays that were overwritten, as in the closure of any backward
         self.__closure__ = [cell for node, _ in nodes for cell in node.backward.__closure__ or ()]
 
     def __call__(self, g):
         def compute(rows, node, leaves):
             gradients = dict(zip(node.parents, node.backward(g[rows])))
-            return [gradients.get(leaf) if leaf else None for leaf in leaves]
+            return [gradients.get(leaf) if leaf is not None else None for leaf in leaves]
 
-        results = at_once([functools.partial(compute, rows, *nodes) for rows, nodes in zip(self.pieces, self.nodes)])
-        return tuple([None if found[0] is None else xp.concatenate(found) if cut else sum(found)
-                      for cut, found in zip(self.batched, zip(*results))])
+        tasks = [functools.partial(compute, rows, *nodes) for rows, nodes in zip(self.slices, self.nodes)]
+        results = []
+        for cut, found in zip(self.batched, zip(*at_once(tasks))):
+            if found[0] is None:
+                results.append(None)
+            else:
+                results.append(xp.concatenate(found) if cut else sum(found))
+        return tuple(results)

@@ -75,6 +75,13 @@ def test_attention_of_one_sequence_is_not_cut(both):
     assert_same(both(F.scaled_dot_product_attention, q, k, v))
 
 
+def test_attention_where_keys_have_more_leading_axes(both):
+    # the result's first axis, of 2 or of 7, is not that of the queries
+    q, k, v = draw(B, T, D), draw(2, B, S, D, seed=1), draw(2, B, S, E, seed=2)
+    assert_same(both(F.scaled_dot_product_attention, q, k, v))
+    assert_same(both(F.scaled_dot_product_attention, q[:2], k[:, :2], v[:, :2]))
+
+
 def test_heads_merge_without_a_copy_as_of_a_whole(both):
     def merged(x):
         q = x.transpose(1, 2)  # (B, T, H, D) -> (B, H, T, D)
