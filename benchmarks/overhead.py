@@ -7,12 +7,13 @@ from .trainings import LARGE
 
 __all__ = ["LINKS", "NODES", "make", "product_shapes"]
 
-LINKS, NODES = 300, 900  # a link of the chain is a product, a sum and a tanh
+LINKS = 300         # of the chain: each is a product, a sum and a tanh
+NODES = 3 * LINKS
 
 
 def product_shapes(size=LARGE):
     """The operands' shapes of each matrix product in a GPT's forward pass."""
-    rows, C, D = size.batch * size.tokens, size.width, size.width // size.heads
+    rows, C, D = size.batch * size.tokens, size.width, size.width // size.heads  # C: model width, D: that of a head
     stack, T = (size.batch, size.heads), size.tokens
     layer = [((rows, C), (C, 3 * C)), ((*stack, T, D), (*stack, D, T)), ((*stack, T, T), (*stack, T, D)),
              ((rows, C), (C, C)), ((rows, C), (C, 4 * C)), ((rows, 4 * C), (4 * C, C))]
@@ -24,7 +25,7 @@ def products(torch):
     pairs = []
     for shape_a, shape_b in product_shapes():
         a, b, g = torch.randn(*shape_a), torch.randn(*shape_b), torch.randn(*shape_a[:-1], shape_b[-1])
-        pairs += [(a, b), (g, b.transpose(-1, -2)), (a.transpose(-1, -2), g)]
+        pairs += [(a, b), (g, b.transpose(-1, -2)), (a.transpose(-1, -2), g)]  # y = a b, then g b^T, a^T g
 
     def step():
         for a, b in pairs:
@@ -49,7 +50,7 @@ def chain(torch):
 
 
 def chain_in_numpy():
-    """The same NumPy calls without an engine: the derivative of tanh is 1 - y y, and the factor a comes back."""
+    """The same NumPy calls without an engine: tanh' = 1 - y y, and h a passes its gradient on times a."""
     x, a, b, g = (numpy.ones(4, numpy.float32) for _ in range(4))
 
     def step():

@@ -117,7 +117,8 @@ def peer_rows(asked, cases):
                     yield {"name": f"{case}, {name}", "skipped": "not installed"}
                     continue
                 worker = stack.enter_context(Worker(name, asked.threads))
-                losses[name] = first_losses(worker, case, asked.patience)
+                # without PyTorch there is nothing to compare with: no limit, and its failure ends the run
+                losses[name] = first_losses(worker, case, asked.patience) if plays else first_losses(worker, case)
                 if losses[name] is None:
                     yield {"name": f"{case}, {name}", "skipped": "failed, or took too long to start"}
                 else:
@@ -130,11 +131,16 @@ def peer_rows(asked, cases):
                               losses={who: losses[who] for who in (name, "torch")})
 
 
-def first_losses(worker, case, patience):
-    """The losses of the first five steps; None if the worker fails, or has not done them after so many seconds."""
+def first_losses(worker, case, patience=None):
+    """The losses of the first five steps.
+
+    With a `patience`, None if the worker fails, or has not answered after so many seconds.
+    """
     try:
         return [worker.play("peers", case, 1, patience)[1] for _ in range(5)]
     except SystemExit:
+        if patience is None:
+            raise
         return None
 
 

@@ -25,7 +25,7 @@ def environment(threads):
 class Worker:
     """The other side: starts such a process and asks it.
 
-    Only the case asked for last is kept, so that its memory is the next one's.
+    Only the case asked for last is kept: its memory is freed before the next one is made.
     """
 
     def __init__(self, library, threads):
@@ -34,7 +34,7 @@ class Worker:
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(threads))
 
     def play(self, part, case, units, patience=None):
-        """Do so many units: the seconds that they took, and what the last one returned, if it is a number.
+        """Run `units` units: the seconds that they took, and what the last one returned, if it is a number.
 
         Raises
         ------

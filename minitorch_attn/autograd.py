@@ -6,7 +6,7 @@ in reverse order of creation. No operation lives here: they are in ``ops`` and `
 
 Two rules keep memory right. A node links to the nodes of its inputs only, never to a tensor and never forward,
 so a graph has no reference cycle and an array that no backward needs is freed at once. And a gradient is written
-in place only by the one who made it.
+to in place only where no one else holds its memory (`owned`, below).
 """
 import operator
 import weakref
@@ -33,7 +33,8 @@ class Node:
     op : str, the operation's name.
     number : int, larger than those of all its parents.
     parents : a Node per input, None for an input that needs no gradient.
-    backward : function from the result's gradient to one array, Partial or None per input.
+    backward : function from the result's gradient to one array, Partial or None per input; the arrays that it captured
+        are looked for in its ``__closure__``, which an object that is called instead has to have, too.
     shape, dtype : of the result, hence of its gradient.
     storages : the memory of inputs and result, to notice a later write.
     is_view : bool, whether the result lies in the memory of the first input.
@@ -59,7 +60,7 @@ class Node:
 
     def free(self):
         """Let go of everything that backward needed; only a view keeps its base, which `check_writable` asks for."""
-        self.parents, self.storages, self.backward = self.parents[:self.is_view], (), _freed
+        self.parents, self.storages, self.backward = self.parents[:1] if self.is_view else (), (), _freed
 
 
 def _freed(g):
@@ -85,7 +86,7 @@ def _is_fresh(gx, g, results):
 
 
 def _accumulate(gradients, owned, parent, gx):
-    """Add `gx` to the running sum of `parent`, in place if the sum's memory is owned."""
+    """Add `gx` to the running sum of `parent`; in place if it is `owned`, that is, if no one else holds its memory."""
     known = gradients.get(parent)
     if isinstance(gx, Partial):
         if parent not in owned:

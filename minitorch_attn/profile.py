@@ -26,6 +26,7 @@ from .nn import functional
 from .optim import Optimizer, clipping
 from .profile_report import Report
 from .run import run_script
+from .threads import at_work
 
 __all__ = ["profile", "profile_script"]
 
@@ -77,8 +78,8 @@ class Cell:
 class Meter:
     """The clock. It follows the thread that made it; operations in other threads count as outside.
 
-    Of a kernel computed in parts (`threads.at_once`) it sees the whole time, as this thread waits for the others, but
-    of the memory only what this thread asks for.
+    A kernel computed in parts by several threads (`threads.at_once`) counts as a whole: its time until all have ended,
+    and the memory of its result.
     """
 
     def __init__(self):
@@ -87,8 +88,8 @@ class Meter:
         self.began = self.since = time.perf_counter()
 
     def follows(self):
-        """Whether the calling thread is measured; none is after `stop`."""
-        return self.thread == threading.get_ident()
+        """Whether the calling thread is measured; none is after `stop`, or while several compute parts of a kernel."""
+        return self.thread == threading.get_ident() and not at_work()
 
     def turn(self, cell, phase):
         """Charge the time since the last turn to the cell that had the clock, and hand it to another."""
@@ -294,6 +295,7 @@ def profile_script(script, arguments=(), sort="total", top=None, json=None):
     SystemExit
         As the script raised it.
     """
+    json = json if json is None else os.path.abspath(json)  # for the script may change the folder
     for path, mode, use in ((script, "rb", "read the script"), (json, "a", "write to")):
         try:
             if path is not None:

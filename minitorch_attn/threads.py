@@ -15,10 +15,11 @@ import numpy
 
 from .backend import quiet, xp
 
-__all__ = ["LARGE", "at_once", "get_num_threads", "parts", "set_num_threads"]
+__all__ = ["LARGE", "at_once", "at_work", "get_num_threads", "parts", "set_num_threads"]
 
 LARGE = 1 << 17  # numbers in an array; to wake a thread costs about as much as one pass over so many
 _free = threading.Lock()  # held while `at_once` has the threads
+_otherwise = None  # meanwhile, when a matrix product is done in one thread: in how many it is otherwise
 
 
 def _blas_function(name):
@@ -36,7 +37,7 @@ _get, _set = _blas_function("openblas_get_num_threads"), _blas_function("openbla
 
 def get_num_threads():
     """How many threads compute at once; 1 if BLAS does not tell."""
-    return _get() if _get else 1
+    return _otherwise or (_get() if _get else 1)
 
 
 def set_num_threads(n):
@@ -49,9 +50,12 @@ def set_num_threads(n):
     RuntimeError
         If `n` is not a positive whole number.
     """
+    global _otherwise
     if type(n) is not int or n < 1:
         raise RuntimeError(f"set_num_threads needs a positive whole number, got {n!r}")
-    if _set:
+    if _otherwise:
+        _otherwise = n
+    elif _set:
         _set(n)
 
 
@@ -68,43 +72,63 @@ def at_once(tasks):
     """What the functions `tasks`, which take no argument, return, in order; each thread takes the next one left.
 
     Meanwhile each matrix product stays in one thread, as the processors are busy. If the threads are at work already,
-    for another thread of the program or for the task that calls this, the tasks are done here, one by one.
+    for another thread of the program or for the task that calls this, the tasks are done here, one by one. An error
+    in a task is raised once all that were begun have ended.
     """
+    global _otherwise
     if len(tasks) == 1 or not _free.acquire(blocking=False):
         return [task() for task in tasks]
-    results, left, threads = [None] * len(tasks), iter(enumerate(tasks)), get_num_threads()
-
-    @quiet  # NumPy keeps for each thread what it warns of
-    def work():
-        for i, task in left:  # shared by all threads: no two get the same
-            results[i] = task()
-
+    helpers = []
     try:
-        set_num_threads(1)
-        helpers = [_pool().submit(work) for _ in range(min(threads, len(tasks)) - 1)]
+        results, left, _otherwise = [None] * len(tasks), iter(enumerate(tasks)), get_num_threads()
+        if _set:
+            _set(1)
+
+        @quiet  # NumPy keeps for each thread what it warns of
+        def work():
+            for i, task in left:  # shared by all threads: no two get the same
+                results[i] = task()
+
         try:
-            work()
-        finally:
-            for helper in helpers:
-                helper.result()
+            helpers += [_pool().submit(work) for _ in range(min(_otherwise, len(tasks)) - 1)]
+        except RuntimeError:  # the program is ending and starts no threads any more
+            pass
+        work()
     finally:
-        set_num_threads(threads)
+        errors = [helper.exception() for helper in helpers]  # waits for its end
+        _give_back()
         _free.release()
+    for error in filter(None, errors):
+        raise error
     return results
+
+
+def at_work():
+    """Whether `at_once` has the threads now."""
+    return _otherwise is not None
+
+
+def _give_back():
+    """Let matrix products have their threads again."""
+    global _otherwise
+    n, _otherwise = _otherwise, None
+    if n:
+        set_num_threads(n)
 
 
 @functools.cache
 def _pool():
-    """The threads that wait for tasks, started when first needed."""
+    """The threads that wait for tasks; each is started when there is more work than those before can begin."""
     from concurrent.futures import ThreadPoolExecutor  # takes a while to import, and small models never need it
-    return ThreadPoolExecutor(os.cpu_count())
+    return ThreadPoolExecutor(256)
 
 
 def _start_anew():
-    """Forget threads and lock: a forked process has none of the threads, and nobody to give the lock back."""
+    """Put all back: a forked process has none of the threads, and nobody to give the lock back."""
     global _free
     _pool.cache_clear()
     _free = threading.Lock()
+    _give_back()
 
 
 if hasattr(os, "register_at_fork"):

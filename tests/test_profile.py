@@ -12,7 +12,7 @@ import numpy
 import pytest
 
 import minitorch_attn as mt
-from minitorch_attn import nn
+from minitorch_attn import nn, threads
 from minitorch_attn.nn import functional as F
 from minitorch_attn.profile import body_of, operations, profile_script
 from minitorch_attn.profile_report import SORTS
@@ -365,3 +365,20 @@ def test_the_page_shows_what_is_printed(tmp_path, monkeypatch):
                 for line in lines if re.match(r"\S.*train\.py", line)}
 
     assert len(without_times(shown)) > 5 and without_times(shown) <= without_times(got)
+
+
+@pytest.mark.skipif(threads._get is None, reason="this NumPy's BLAS is not OpenBLAS")
+def test_a_kernel_in_parts_counts_as_a_whole(monkeypatch):
+    monkeypatch.setattr(threads, "LARGE", 1)
+    before, found = mt.get_num_threads(), []
+    try:
+        for n in (1, 3):
+            mt.set_num_threads(n)
+            q, k, v = (mt.randn(7, 2, 11, 5, requires_grad=True) for _ in range(3))
+            with mt.profile() as report:
+                mt.nn.functional.scaled_dot_product_attention(q, k, v).backward(mt.ones(7, 2, 11, 5))
+            found.append({row.name: (row.calls, row.forward_bytes, row.backward_bytes) for row in report.rows()})
+    finally:
+        mt.set_num_threads(before)
+    assert found[0] == found[1]
+    assert found[0]["scaled_dot_product_attention"][0] == 1

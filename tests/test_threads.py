@@ -3,6 +3,8 @@ import os
 import subprocess
 import sys
 import threading
+import time
+import warnings
 
 import numpy as np
 import pytest
@@ -72,24 +74,44 @@ def test_results_stand_in_order_and_come_from_several_threads(three_threads):
 
     def task(i):
         meet.wait()
-        return i, mt.get_num_threads(), np.float32(1) / np.zeros(1, "f4")  # a warning would be an error here
+        assert threads.at_work()
+        return i, threads._get(), np.float32(1) / np.zeros(1, "f4")
 
-    found = threads.at_once([lambda i=i: task(i) for i in range(3)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = threads.at_once([lambda i=i: task(i) for i in range(3)])
     assert [i for i, _, _ in found] == [0, 1, 2]
     assert [n for _, n, _ in found] == [1, 1, 1]  # no thread of BLAS's beside those
-    assert mt.get_num_threads() == 3
+    assert threads._get() == 3 and not threads.at_work()
 
 
 @openblas
-def test_an_error_in_any_part_is_raised(three_threads):
-    def fail():
-        raise ValueError("in a part")
+@pytest.mark.parametrize("in_main", [True, False])
+def test_an_error_in_any_part_is_raised_when_all_have_ended(three_threads, in_main):
+    meet, ended = threading.Barrier(3, timeout=60), []
 
-    for tasks in ([fail, int, int], [int, int, fail]):
-        with pytest.raises(ValueError, match="in a part"):
-            threads.at_once(tasks)
-        assert mt.get_num_threads() == 3
+    def task():
+        meet.wait()
+        if (threading.current_thread() is threading.main_thread()) == in_main:
+            raise ValueError("in a part")
+        time.sleep(0.05)
+        ended.append(1)
+
+    with pytest.raises(ValueError, match="in a part"):
+        threads.at_once([task] * 3)
+    assert len(ended) == (2 if in_main else 1)
+    assert threads._get() == 3
     assert threads.at_once([int, int, int]) == [0, 0, 0]
+
+
+@openblas
+def test_a_number_set_meanwhile_is_kept(three_threads):
+    def task():
+        assert mt.get_num_threads() == 3  # as it will be again, though a product now stays in one
+        mt.set_num_threads(2)
+
+    threads.at_once([task, int])
+    assert mt.get_num_threads() == threads._get() == 2
 
 
 @openblas
@@ -117,7 +139,29 @@ def test_threads_that_are_at_work_are_not_asked_again(three_threads):
 def test_a_forked_process_starts_threads_of_its_own():
     code = ("import os, minitorch_attn as mt\nfrom minitorch_attn import threads\nmt.set_num_threads(2)\n"
             "threads.at_once([int, int])\nchild = os.fork()\n"
-            "assert threads.at_once([int, int]) == [0, 0]\n"
+            "assert threads.at_once([int, int]) == [0, 0] and threads._get() == 2\n"
             "os._exit(0) if child == 0 else print(os.waitpid(child, 0)[1])")
     got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert got.stdout == "0\n", got.stderr
+
+
+@openblas
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_process_forked_while_the_threads_work_has_them_too():
+    code = ("import os, threading, minitorch_attn as mt\nfrom minitorch_attn import threads\nmt.set_num_threads(2)\n"
+            "inside, done = threading.Event(), threading.Event()\n"
+            "other = threading.Thread(target=threads.at_once, args=([inside.set, done.wait],))\n"
+            "other.start()\ninside.wait()\nchild = os.fork()\n"
+            "if not child: os._exit(threads._get() + len(threads.at_once([int] * 3)))\n"
+            "done.set()\nother.join()\n"
+            "print(threads._get(), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))")
+    got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert got.stdout == "2 5\n", got.stderr
+
+
+@openblas
+def test_large_kernels_run_while_the_program_ends():
+    code = ("import atexit, minitorch_attn as mt\nmt.set_num_threads(2)\nx = mt.randn(512, 1024)\n"
+            "atexit.register(lambda: print(mt.nn.functional.gelu(x).shape))")
+    got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert "512" in got.stdout and not got.stderr

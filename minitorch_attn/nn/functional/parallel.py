@@ -72,11 +72,15 @@ def _in_parts(kernel, arguments, batched, slices):
         return y, [part[name].node for name in tensors]
 
     results = at_once([functools.partial(compute, rows) for rows in slices])
+    y = xp.concatenate([part.array for part, _ in results])
     backward = None
     if results[0][0].node is not None:
+        for rows, (part, _) in zip(slices, results):
+            for cell in part.node.backward.__closure__ or ():
+                if cell.cell_contents is part.array:
+                    cell.cell_contents = y[rows]  # a backward that needs the result shall not keep a second copy of it
         backward = BackwardInParts([name in batched for name in tensors], slices,
-                                   [(y.node, leaves) for y, leaves in results])
-    y = xp.concatenate([y.array for y, _ in results])
+                                   [(part.node, leaves) for part, leaves in results])
     return Tensor.from_op(kernel.__name__.lstrip("_"), y, tuple(tensors.values()), backward)
 
 

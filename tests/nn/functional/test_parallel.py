@@ -5,6 +5,7 @@ import pytest
 import minitorch_attn as mt
 from minitorch_attn import threads
 from minitorch_attn.nn import functional as F
+from minitorch_attn.nn.functional.parallel import over_batch
 
 pytestmark = [
     pytest.mark.skipif(threads._get is None, reason="this NumPy's BLAS is not OpenBLAS"),
@@ -22,12 +23,12 @@ def draw(*shape, seed=0):
 def both(monkeypatch):
     """Call a function with inputs as a whole, and in three parts: its result and the inputs' gradients of each."""
     before = mt.get_num_threads()
+    monkeypatch.setattr(threads, "LARGE", 1)
 
     def run(function, *arrays):
         found = []
         for n in (1, 3):
             mt.set_num_threads(n)
-            monkeypatch.setattr(threads, "LARGE", 1)
             mt.manual_seed(2)
             inputs = [mt.tensor(a).requires_grad_() for a in arrays]
             y = function(*inputs)
@@ -82,6 +83,13 @@ def test_attention_where_keys_have_more_leading_axes(both):
     assert_same(both(F.scaled_dot_product_attention, q[:2], k[:, :2], v[:, :2]))
 
 
+@pytest.mark.parametrize("heads", [1, 3, 7])
+def test_attention_where_queries_have_more_leading_axes(both, heads):
+    # with 7 heads the keys' first axis is as long as the batch, and yet another one
+    q, k, v = draw(B, heads, T, D), draw(heads, S, D, seed=1), draw(heads, S, E, seed=2)
+    assert_same(both(F.scaled_dot_product_attention, q, k, v))
+
+
 def test_heads_merge_without_a_copy_as_of_a_whole(both):
     def merged(x):
         q = x.transpose(1, 2)  # (B, T, H, D) -> (B, H, T, D)
@@ -102,13 +110,51 @@ def test_attention_needs_no_gradient(both):
     assert q.grad is not None and k.grad is None and v.grad is None
 
 
-def test_a_value_written_over_since_is_noticed(both):
+@pytest.mark.parametrize("which", ["value", "result"])
+def test_an_array_written_over_since_is_noticed(both, which):
     mt.set_num_threads(3)
     q, k, v = map(mt.tensor, QKV)
     y = F.scaled_dot_product_attention(q.requires_grad_(), k, v)
-    v.zero_()
+    with mt.no_grad():
+        (v if which == "value" else y).mul_(2)
     with pytest.raises(RuntimeError, match="modified in place"):
         y.backward(mt.ones(B, H, T, E, dtype=mt.float64))
+
+
+def test_each_thread_gets_a_part(both):
+    mt.set_num_threads(3)
+    sizes = []
+
+    @over_batch("x", "y")
+    def _noted(x, y):
+        sizes.append((x.shape[0], y.shape[0]))
+        return x + y
+
+    found = _noted(mt.ones(B, 2, 2), mt.ones(B, 2, 2, requires_grad=True))
+    assert sorted(sizes) == [(2, 2), (2, 2), (3, 3)]
+    assert found.node.op == "noted"
+    found.backward(mt.ones(B, 2, 2))
+    sizes.clear()
+    _noted(mt.ones(B, 2, 2), mt.ones(2, 2))
+    assert sorted(sizes) == [(2, 2), (2, 2), (3, 2)]
+
+
+def test_lines_are_recorded_as_of_a_whole(both):
+    mt.set_num_threads(3)
+    q, k, v = map(mt.tensor, QKV)
+    with mt.autograd.grad_mode.record_lines():
+        y = F.scaled_dot_product_attention(q.requires_grad_(), k, v)
+    assert "test_parallel.py" in y.node.line
+
+
+def test_a_graph_keeps_no_second_result(both):
+    mt.set_num_threads(3)
+    q, k, v = map(mt.tensor, QKV)
+    y = F.scaled_dot_product_attention(q.requires_grad_(), k, v)
+    arrays = [cell.cell_contents for cell in y.node.backward.__closure__]
+    results = [a for a in arrays if isinstance(a, np.ndarray) and a.shape[1:] == (H, T, E)]
+    assert len(results) == 3
+    assert all(np.shares_memory(a, y.numpy(force=True)) for a in results)
 
 
 @pytest.mark.parametrize("shape", [(1,), (7, 3), (2, 5, 3)])
