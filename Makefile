@@ -2,9 +2,11 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
-# for each of two processes that run tests: BLAS, and the OpenCL below dpnp, which with several threads at times waits
-# forever for a copy to end (https://github.com/IntelPython/dpctl/issues/1954)
-ONE_CORE = OMP_NUM_THREADS=1 DPCPP_CPU_NUM_CUS=1
+# BLAS, and the OpenCL below dpnp, in one thread for each of two processes that run tests. That OpenCL at times waits
+# forever for a copy to end (https://github.com/IntelPython/dpctl/issues/1954): a test that takes five minutes is ended
+# together with its process, and only such a one is run again.
+ON_DPNP = OMP_NUM_THREADS=1 DPCPP_CPU_NUM_CUS=1 $(BIN)/python -m pytest -n 2 --backend dpnp \
+	--timeout 300 --timeout-method thread --reruns 1 --only-rerun crashed
 
 .PHONY: demo test test-trainings test-dpnp test-dpnp-quick lint bench clean
 
@@ -16,13 +18,13 @@ test: $(VENV)/test-ready
 
 # the same tests on another array library; what makes no arrays is left out
 test-dpnp: $(VENV)/dpnp-ready
-	$(ONE_CORE) $(BIN)/python -m pytest -n 2 --backend dpnp tests/test_autograd.py tests/test_backend.py \
+	$(ON_DPNP) tests/test_autograd.py tests/test_backend.py \
 		tests/test_checkpoint.py tests/test_data.py tests/test_dtypes.py tests/test_generate.py tests/test_grad_mode.py \
 		tests/test_methods.py tests/test_random.py tests/test_switching.py tests/test_torch_bridge.py tests/models \
 		tests/nn tests/ops tests/optim
 
 test-dpnp-quick: $(VENV)/dpnp-ready
-	$(ONE_CORE) $(BIN)/python -m pytest -n 2 --backend dpnp @tests/dpnp_quick.txt
+	$(ON_DPNP) @tests/dpnp_quick.txt
 
 # what takes minutes or a quiet machine: the lessons that train, and the tests that compare times
 test-trainings: $(VENV)/test-ready
