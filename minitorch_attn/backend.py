@@ -285,10 +285,14 @@ def write_entries(target, index, values):
 def masked(g, mask):
     """The gradient array `g` where `mask` holds, else 0, also where g is infinite.
 
-    On the processor a product takes a fifth of the time of `where`; only where it gives NaN is that needed.
+    On the processor a product takes a fifth of the time of `where`; only where it gives NaN is that needed. A product
+    of the result with itself tells, four times faster than a sum: it is finite unless an entry is NaN, or enormous.
     """
-    if xp.name == "numpy" and numpy.isfinite(numpy.sum(y := g * mask)):
-        return y
+    if xp.name == "numpy":
+        y = g * mask
+        flat = y.ravel(order="K")  # in the order of memory, so that nothing is copied
+        if numpy.isfinite(numpy.dot(flat, flat)):
+            return y
     return xp.where(mask, g, 0.0)
 
 
