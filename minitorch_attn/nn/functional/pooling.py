@@ -53,7 +53,7 @@ def masked_softmax(scores, attn_mask=None):
 
 def _softmax_rows(scores):
     """Softmax of an array's last axis, zero for a row of -inf."""
-    e, total = _exp_rows(scores)
+    e, total = _exp_rows(scores.copy())
     e /= total
     return e
 
