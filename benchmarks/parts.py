@@ -117,8 +117,8 @@ def peer_rows(asked, cases):
                     yield {"name": f"{case}, {name}", "skipped": "not installed"}
                     continue
                 worker = stack.enter_context(Worker(name, asked.threads))
-                # without PyTorch there is nothing to compare with: no limit, and its failure ends the run
-                losses[name] = first_losses(worker, case, asked.patience) if plays else first_losses(worker, case)
+                # without PyTorch there is nothing to compare with: it has no limit, and its failure ends the run
+                losses[name] = first_losses(worker, case, None if name == "torch" else asked.patience)
                 if losses[name] is None:
                     yield {"name": f"{case}, {name}", "skipped": "failed, or took too long to start"}
                 else:
@@ -131,10 +131,10 @@ def peer_rows(asked, cases):
                               losses={who: losses[who] for who in (name, "torch")})
 
 
-def first_losses(worker, case, patience=None):
+def first_losses(worker, case, patience):
     """The losses of the first five steps.
 
-    With a `patience`, None if the worker fails, or has not answered after so many seconds.
+    None if the worker fails, or has not answered after `patience` seconds; without a limit, its failure is raised.
     """
     try:
         return [worker.play("peers", case, 1, patience)[1] for _ in range(5)]

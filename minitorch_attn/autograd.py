@@ -86,19 +86,20 @@ def _is_fresh(gx, g, results):
 
 
 def _accumulate(gradients, owned, parent, gx):
-    """Add `gx` to the running sum of `parent`; in place if it is `owned`, that is, if no one else holds its memory."""
+    """Add `gx` to the running sum of `parent`; in place if it is `owned`, that is, if no one else holds its memory.
+
+    A Partial may be the first to arrive; an array finds one there.
+    """
     known = gradients.get(parent)
-    if isinstance(gx, Partial):
+    if type(gx) is Partial:
         if parent not in owned:
             gradients[parent] = xp.zeros(parent.shape, parent.dtype) if known is None else known.copy()
             owned.add(parent)
         gradients[parent][gx.index] += gx.array
-    elif known is None:
-        gradients[parent] = gx if gx.ndim else to_device(gx)  # NumPy returns 0-d results as scalars
     elif parent in owned:
         known += gx
     else:
-        gradients[parent] = to_device(known + gx)
+        gradients[parent] = to_device(known + gx)  # NumPy returns 0-d results as scalars
         owned.add(parent)
 
 
@@ -131,7 +132,7 @@ def _propagate(gradients, retain_graph, wanted=None):
             if partial or parent in gradients:
                 _accumulate(gradients, owned, parent, gx)
             else:
-                gradients[parent] = gx if gx.ndim else to_device(gx)  # NumPy returns 0-d results as scalars
+                gradients[parent] = gx if gx.ndim else to_device(gx)
                 # whose memory it is matters where it is added to, or becomes a leaf's .grad
                 if (parent in repeated or parent.backward is None) and _is_fresh(gx, g, results):
                     owned.add(parent)
@@ -186,7 +187,8 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=False, create_graph=Fa
         raise RuntimeError("grad() needs inputs that require grad")
     wanted, seeds = {x.graph_node(): None for x in inputs}, {}
     for y, g in zip(outputs, grad_outputs, strict=True):
-        _accumulate(seeds, set(), y.graph_node(), _seed(y, g, create_graph))
+        node, seed = y.graph_node(), _seed(y, g, create_graph)
+        seeds[node] = to_device(seeds[node] + seed) if node in seeds else seed
     _propagate(seeds, retain_graph, wanted)
     results = [wanted[x.graph_node()] for x in inputs]
     if not allow_unused and any(g is None for g in results):

@@ -17,9 +17,9 @@ from .backend import quiet, xp
 
 __all__ = ["LARGE", "at_once", "at_work", "get_num_threads", "parts", "set_num_threads"]
 
-LARGE = 1 << 17  # numbers in an array; to wake a thread costs about as much as one pass over so many
-_free = threading.Lock()  # held while `at_once` has the threads
-_otherwise = None  # meanwhile, when a matrix product is done in one thread: in how many it is otherwise
+LARGE = 1 << 17  # numbers in an array; to wake a thread takes 60 us, as long as four passes over so many
+_lock = threading.Lock()  # held while `at_once` has the threads
+_otherwise = None  # in how many threads a matrix product is done otherwise, while `at_once` keeps it in one
 
 
 def _blas_function(name):
@@ -76,7 +76,7 @@ def at_once(tasks):
     in a task is raised once all that were begun have ended.
     """
     global _otherwise
-    if len(tasks) == 1 or not _free.acquire(blocking=False):
+    if len(tasks) == 1 or not _lock.acquire(blocking=False):
         return [task() for task in tasks]
     helpers = []
     try:
@@ -97,7 +97,7 @@ def at_once(tasks):
     finally:
         errors = [helper.exception() for helper in helpers]  # waits for its end
         _give_back()
-        _free.release()
+        _lock.release()
     for error in filter(None, errors):
         raise error
     return results
@@ -105,7 +105,7 @@ def at_once(tasks):
 
 def at_work():
     """Whether `at_once` has the threads now."""
-    return _otherwise is not None
+    return _lock.locked()
 
 
 def _give_back():
@@ -125,9 +125,9 @@ def _pool():
 
 def _start_anew():
     """Put all back: a forked process has none of the threads, and nobody to give the lock back."""
-    global _free
+    global _lock
     _pool.cache_clear()
-    _free = threading.Lock()
+    _lock = threading.Lock()
     _give_back()
 
 

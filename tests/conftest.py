@@ -6,6 +6,16 @@ import pytest
 from tests.backend_gaps import GAPS, TOO_LONG
 
 
+@pytest.fixture
+def set_num_threads():
+    """`minitorch_attn.set_num_threads`; the number is put back after the test."""
+    import minitorch_attn as mt  # only now, as the library is chosen before
+
+    before = mt.get_num_threads()
+    yield mt.set_num_threads
+    mt.set_num_threads(before)
+
+
 def pytest_addoption(parser):
     parser.addoption("--backend", choices=GAPS, help="the array library that computes (default: what "
                      "MINITORCH_BACKEND says, or numpy)")

@@ -381,6 +381,14 @@ class TestGrad:
         (gx,) = grad(outputs=x * 2, inputs=x, grad_outputs=mt.ones(2, dtype=mt.float64))
         assert gx.tolist() == [2.0, 2.0]
 
+    def test_output_named_twice_counts_twice_and_comes_as_an_array(self):
+        came = []
+        x = mt.tensor(3.0, requires_grad=True)
+        y = Tensor.from_op("noted", 5 * x.array, (x,), lambda g: (came.append(g), (5 * g,))[1])
+        g, = grad((y, y), x, (mt.tensor(2.0), mt.tensor(7.0)))
+        assert g.item() == 45
+        assert [type(a) for a in came] == [xp.ndarray]
+
     def test_input_named_twice_gets_two_tensors(self):
         x = leaf(1.0, 2.0)
         first, second = grad((x * 3).sum(), [x, x])

@@ -196,6 +196,17 @@ def test_write_entries_leaves_the_last_of_several(shape, index, values_shape):
     assert (to_host(x)[index] == 7).all()
 
 
+@pytest.mark.parametrize("row", [2.0, 3e30, math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_masked_is_zero_where_hidden_whatever_stands_there(row, transposed):
+    g, mask = draw(3, 7).astype("f4"), draw(3, 7, seed=1) > 0
+    g[1] = row
+    with np.errstate(all="ignore"):
+        got = backend.masked(to_device(g.T.copy()).T if transposed else to_device(g), to_device(mask))
+    assert 0 < mask[1].sum() < 7
+    assert np.array_equal(to_host(got), np.where(mask, g, 0), equal_nan=True)
+
+
 def test_check_index():
     backend.check_index(to_device(np.array([0, 4])), 5)
     backend.check_index(to_device(np.zeros(0, "i8")), 0)

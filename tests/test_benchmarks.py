@@ -106,6 +106,20 @@ def test_players_take_turns_and_each_follows_each():
     assert turns.ratio(rows, 1, 0)["ratio"] == 4
 
 
+def test_quartiles_lie_within_the_ratios():
+    assert turns.ratio([[1, 1], [2, 1]])["quartiles"] == [1.25, 1.75]
+
+
+def test_a_peer_that_fails_is_left_out_but_not_pytorch():
+    class Failing:
+        def play(self, *_):
+            raise SystemExit("it failed")
+
+    assert parts.first_losses(Failing(), "mini_gpt", 90) is None
+    with pytest.raises(SystemExit, match="it failed"):
+        parts.first_losses(Failing(), "mini_gpt", None)
+
+
 def test_wide_ratios_are_called_noisy():
     assert turns.ratio([[1, 1], [1, 1], [2, 1], [2, 1]])["noisy"]
     assert turns.enough(lambda units: (0.5, None), 0.1) == 1

@@ -341,6 +341,13 @@ def test_a_file_that_cannot_be_written_is_named_before_the_script_runs(script, t
     assert out == "" and error.startswith("minitorch-attn profile: cannot write to") and error.count("\n") == 1
 
 
+def test_the_report_is_written_where_it_was_asked_for(script, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert profile_script(script("import os; os.chdir('elsewhere')"), json="report.json") == 0
+    assert "seconds" in json.loads((tmp_path / "report.json").read_text())
+
+
 def test_without_a_profile_nothing_is_in_the_way():
     """The functions of a fresh interpreter are the ones that the files define."""
     code = ("import minitorch_attn as mt, inspect\n"
@@ -368,17 +375,18 @@ def test_the_page_shows_what_is_printed(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(threads._get is None, reason="this NumPy's BLAS is not OpenBLAS")
-def test_a_kernel_in_parts_counts_as_a_whole(monkeypatch):
+def test_a_kernel_in_parts_counts_as_a_whole(monkeypatch, set_num_threads):
+    def no_helper():
+        raise RuntimeError("so that this thread, whose clock it is, computes all parts")
+
     monkeypatch.setattr(threads, "LARGE", 1)
-    before, found = mt.get_num_threads(), []
-    try:
-        for n in (1, 3):
-            mt.set_num_threads(n)
-            q, k, v = (mt.randn(7, 2, 11, 5, requires_grad=True) for _ in range(3))
-            with mt.profile() as report:
-                mt.nn.functional.scaled_dot_product_attention(q, k, v).backward(mt.ones(7, 2, 11, 5))
-            found.append({row.name: (row.calls, row.forward_bytes, row.backward_bytes) for row in report.rows()})
-    finally:
-        mt.set_num_threads(before)
+    monkeypatch.setattr(threads, "_pool", no_helper)
+    found = []
+    for n in (1, 3):
+        set_num_threads(n)
+        q, k, v = (mt.randn(7, 2, 11, 5, requires_grad=True) for _ in range(3))
+        with mt.profile() as report:
+            F.scaled_dot_product_attention(q, k, v).backward(mt.ones(7, 2, 11, 5))
+        found.append({row.name: (row.calls, row.forward_bytes, row.backward_bytes) for row in report.rows()})
     assert found[0] == found[1]
     assert found[0]["scaled_dot_product_attention"][0] == 1

@@ -13,17 +13,23 @@ import minitorch_attn as mt
 from minitorch_attn import threads
 
 openblas = pytest.mark.skipif(threads._get is None, reason="this NumPy's BLAS is not OpenBLAS")
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+
+
+def printed_by(program, variables=None):
+    """What a program prints that has this package as `mt`; it must not say anything on its error output."""
+    begin = "import os, threading, minitorch_attn as mt\nfrom minitorch_attn import threads\n"
+    got = subprocess.run([sys.executable, "-c", begin + program], env=variables, capture_output=True, text=True,
+                         timeout=120)
+    assert not got.stderr, got.stderr
+    return got.stdout
 
 
 @openblas
-def test_what_is_set_is_what_blas_uses():
-    before = mt.get_num_threads()
-    try:
-        for n in (2, 1):
-            mt.set_num_threads(n)
-            assert mt.get_num_threads() == threads._get() == n
-    finally:
-        mt.set_num_threads(before)
+def test_what_is_set_is_what_blas_uses(set_num_threads):
+    for n in (2, 1):
+        set_num_threads(n)
+        assert mt.get_num_threads() == threads._get() == n
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.0, True, "2"])
@@ -38,9 +44,7 @@ def test_other_numbers_are_refused(wrong):
 @pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"])
 def test_the_environment_says_how_many_at_the_start(name):
     variables = {key: value for key, value in os.environ.items() if not key.endswith("NUM_THREADS")}
-    got = subprocess.run([sys.executable, "-c", "import minitorch_attn as mt; print(mt.get_num_threads())"],
-                         env={**variables, name: "1"}, capture_output=True, text=True)
-    assert got.stdout == "1\n", got.stderr
+    assert printed_by("print(mt.get_num_threads())", {**variables, name: "1"}) == "1\n"
 
 
 def test_another_blas_is_left_alone(monkeypatch):
@@ -51,11 +55,8 @@ def test_another_blas_is_left_alone(monkeypatch):
 
 
 @pytest.fixture
-def three_threads():
-    before = mt.get_num_threads()
-    mt.set_num_threads(3)
-    yield
-    mt.set_num_threads(before)
+def three_threads(set_num_threads):
+    set_num_threads(3)
 
 
 @openblas
@@ -135,33 +136,42 @@ def test_threads_that_are_at_work_are_not_asked_again(three_threads):
 
 
 @openblas
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@forks
 def test_a_forked_process_starts_threads_of_its_own():
-    code = ("import os, minitorch_attn as mt\nfrom minitorch_attn import threads\nmt.set_num_threads(2)\n"
-            "threads.at_once([int, int])\nchild = os.fork()\n"
-            "assert threads.at_once([int, int]) == [0, 0] and threads._get() == 2\n"
-            "os._exit(0) if child == 0 else print(os.waitpid(child, 0)[1])")
-    got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert got.stdout == "0\n", got.stderr
+    assert printed_by("""
+mt.set_num_threads(2)
+threads.at_once([int, int])
+child = os.fork()
+assert threads.at_once([int, int]) == [0, 0] and threads._get() == 2
+if not child:
+    os._exit(5)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""") == "5\n"
 
 
 @openblas
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@forks
 def test_a_process_forked_while_the_threads_work_has_them_too():
-    code = ("import os, threading, minitorch_attn as mt\nfrom minitorch_attn import threads\nmt.set_num_threads(2)\n"
-            "inside, done = threading.Event(), threading.Event()\n"
-            "other = threading.Thread(target=threads.at_once, args=([inside.set, done.wait],))\n"
-            "other.start()\ninside.wait()\nchild = os.fork()\n"
-            "if not child: os._exit(threads._get() + len(threads.at_once([int] * 3)))\n"
-            "done.set()\nother.join()\n"
-            "print(threads._get(), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))")
-    got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert got.stdout == "2 5\n", got.stderr
+    assert printed_by("""
+mt.set_num_threads(2)
+inside, done = threading.Event(), threading.Event()
+other = threading.Thread(target=threads.at_once, args=([inside.set, done.wait],))
+other.start()
+inside.wait()
+child = os.fork()
+if not child:
+    os._exit(threads._get() + len(threads.at_once([int] * 3)) + 10 * threads.at_work())
+done.set()
+other.join()
+print(threads._get(), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""") == "2 5\n"
 
 
 @openblas
 def test_large_kernels_run_while_the_program_ends():
-    code = ("import atexit, minitorch_attn as mt\nmt.set_num_threads(2)\nx = mt.randn(512, 1024)\n"
-            "atexit.register(lambda: print(mt.nn.functional.gelu(x).shape))")
-    got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert "512" in got.stdout and not got.stderr
+    assert printed_by("""
+import atexit
+mt.set_num_threads(2)
+x = mt.randn(512, 1024)
+atexit.register(lambda: print(tuple(mt.nn.functional.gelu(x).shape)))
+""") == "(512, 1024)\n"

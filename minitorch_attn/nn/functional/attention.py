@@ -24,6 +24,7 @@ from .parallel import over_batch
 __all__ = ["attention_weights", "scaled_dot_product_attention"]
 
 
+@quiet
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *,
                                  scale=None, enable_gqa=False):
     r"""Attention with dot products as scores, in one kernel.
@@ -82,7 +83,6 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
 
 
 @over_batch("query", "key", "value", "attn_mask", "keep")
-@quiet
 def _attention(query, key, value, attn_mask=None, *, scale, is_causal, keep, keep_scale):
     """`scaled_dot_product_attention` of checked inputs; `keep` (..., T, S) is what dropout leaves, or None."""
     inputs = [x for x in (query, key, value, attn_mask) if x is not None]

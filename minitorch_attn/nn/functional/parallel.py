@@ -62,12 +62,11 @@ def _in_parts(kernel, arguments, batched, slices):
     def compute(rows):
         part = {}
         for name, x in arguments.items():
-            piece = slice(None) if name not in batched else rows
-            if isinstance(x, Tensor):
-                part[name] = Tensor.wrap(x.array[piece], x.storage)
+            values = x.array if name in tensors else x
+            part[name] = values[rows] if name in batched else values
+            if name in tensors:
+                part[name] = Tensor.wrap(part[name], x.storage)
                 part[name]._requires_grad = x._requires_grad
-            else:
-                part[name] = x[piece] if name in batched else x
         y = kernel(**part)
         return y, [part[name].node for name in tensors]
 
@@ -77,8 +76,8 @@ def _in_parts(kernel, arguments, batched, slices):
     if results[0][0].node is not None:
         for rows, (part, _) in zip(slices, results):
             for cell in part.node.backward.__closure__ or ():
-                if cell.cell_contents is part.array:
-                    cell.cell_contents = y[rows]  # a backward that needs the result shall not keep a second copy of it
+                if cell.cell_contents is part.array:  # this backward needs the result: as a view of the whole, for
+                    cell.cell_contents = y[rows]      # else the graph would keep it twice
         backward = BackwardInParts([name in batched for name in tensors], slices,
                                    [(part.node, leaves) for part, leaves in results])
     return Tensor.from_op(kernel.__name__.lstrip("_"), y, tuple(tensors.values()), backward)

@@ -1,5 +1,6 @@
 """Attention against loops, finite differences and PyTorch; masks, rows that see nothing, memory."""
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -193,6 +194,17 @@ def test_causal_ignores_what_comes_later_to_the_last_bit():
     after = sdpa(*map(mt.tensor, (q, k, v)), is_causal=True).numpy()
     assert np.array_equal(before[:, :, :5], after[:, :, :5])
     assert not np.allclose(before[:, :, 5:], after[:, :, 5:])
+
+
+def test_numbers_beyond_a_dtype_become_infinite_without_a_warning():
+    q, k, v = (mt.tensor(draw(2, 3, 5, seed=i).astype("f4")) for i in range(3))
+    hidden = mt.tensor(np.array([0.0, 0.0, -1e300]))  # float64, of which the last is -inf in float32
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y = sdpa(q, k, v, hidden)
+        far = sdpa(q.half(), k.half(), mt.full((2, 3, 5), 60000.0).half(), dropout_p=0.5)
+    assert np.array_equal(y.numpy(), sdpa(q, k, v, mt.tensor([0.0, 0.0, -INF])).numpy())
+    assert far.isinf().any()
 
 
 @pytest.mark.parametrize("additive", [False, True])

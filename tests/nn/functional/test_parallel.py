@@ -20,15 +20,17 @@ def draw(*shape, seed=0):
 
 
 @pytest.fixture
-def both(monkeypatch):
-    """Call a function with inputs as a whole, and in three parts: its result and the inputs' gradients of each."""
-    before = mt.get_num_threads()
+def both(monkeypatch, set_num_threads):
+    """Call a function with inputs as a whole, and in three parts: its result and the inputs' gradients of each.
+
+    Three threads are left for what the test does besides.
+    """
     monkeypatch.setattr(threads, "LARGE", 1)
 
     def run(function, *arrays):
         found = []
         for n in (1, 3):
-            mt.set_num_threads(n)
+            set_num_threads(n)
             mt.manual_seed(2)
             inputs = [mt.tensor(a).requires_grad_() for a in arrays]
             y = function(*inputs)
@@ -36,8 +38,8 @@ def both(monkeypatch):
             found.append([y.numpy(force=True), *[x.grad.numpy() for x in inputs]])
         return found
 
-    yield run
-    mt.set_num_threads(before)
+    set_num_threads(3)
+    return run
 
 
 def assert_same(found):
@@ -101,7 +103,6 @@ def test_heads_merge_without_a_copy_as_of_a_whole(both):
 
 
 def test_attention_needs_no_gradient(both):
-    mt.set_num_threads(3)
     q, k, v = map(mt.tensor, QKV)
     assert not F.scaled_dot_product_attention(q, k, v).requires_grad
     with mt.no_grad():
@@ -112,7 +113,6 @@ def test_attention_needs_no_gradient(both):
 
 @pytest.mark.parametrize("which", ["value", "result"])
 def test_an_array_written_over_since_is_noticed(both, which):
-    mt.set_num_threads(3)
     q, k, v = map(mt.tensor, QKV)
     y = F.scaled_dot_product_attention(q.requires_grad_(), k, v)
     with mt.no_grad():
@@ -122,7 +122,6 @@ def test_an_array_written_over_since_is_noticed(both, which):
 
 
 def test_each_thread_gets_a_part(both):
-    mt.set_num_threads(3)
     sizes = []
 
     @over_batch("x", "y")
@@ -140,7 +139,6 @@ def test_each_thread_gets_a_part(both):
 
 
 def test_lines_are_recorded_as_of_a_whole(both):
-    mt.set_num_threads(3)
     q, k, v = map(mt.tensor, QKV)
     with mt.autograd.grad_mode.record_lines():
         y = F.scaled_dot_product_attention(q.requires_grad_(), k, v)
@@ -148,7 +146,6 @@ def test_lines_are_recorded_as_of_a_whole(both):
 
 
 def test_a_graph_keeps_no_second_result(both):
-    mt.set_num_threads(3)
     q, k, v = map(mt.tensor, QKV)
     y = F.scaled_dot_product_attention(q.requires_grad_(), k, v)
     arrays = [cell.cell_contents for cell in y.node.backward.__closure__]
