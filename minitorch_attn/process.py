@@ -35,8 +35,8 @@ def let_idle_threads_sleep():
     """Have OpenBLAS's threads go to sleep 0.3 ms after a matrix product, not 20 ms.
 
     Until it sleeps, a thread looks for the next product without a pause, and occupies a processor on which a part of a
-    large kernel could be computed (see threads.py). A step of a vision Transformer with dropout takes 103 ms with
-    OpenBLAS's own setting, and 82 ms with this one.
+    large kernel could be computed (see threads.py). A step of a vision Transformer with dropout takes 73 ms with
+    OpenBLAS's own setting, and 65 ms with this one.
 
     The value n means 2^n clock ticks; OpenBLAS's own is 26. It reads the variable when NumPy is loaded: a program that
     imports NumPy before this package keeps 26. Processes started by this one inherit the variable.
