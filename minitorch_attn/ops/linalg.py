@@ -3,7 +3,7 @@ import math
 from collections import Counter
 
 from ..autograd import Tensor
-from ..backend import xp
+from ..backend import matrix_product, xp
 from .broadcast import unbroadcast
 from .elementwise import add, array_of, mul
 from .reduce import axis_of, sum
@@ -66,9 +66,9 @@ def matmul(x, y):
         G = g.reshape(Z_shape)
         gx = gy = None
         if B is not None:
-            gx = unbroadcast(xp.matmul(G, B.swapaxes(-1, -2)), A_shape).reshape(x_shape)
+            gx = unbroadcast(matrix_product(G, B.swapaxes(-1, -2)), A_shape).reshape(x_shape)
         if A is not None:
-            gy = unbroadcast(xp.matmul(A.swapaxes(-1, -2), G), B_shape).reshape(y_shape)
+            gy = unbroadcast(matrix_product(A.swapaxes(-1, -2), G), B_shape).reshape(y_shape)
         return gx, gy
 
     return Tensor.from_op("matmul", Z.reshape(shape), (x, y), backward)

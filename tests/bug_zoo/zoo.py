@@ -219,21 +219,21 @@ wrong("sort passes g on in sorted order", "misplaced", SORT, "picked", "(add_at_
 
 # Products
 
-wrong("gX = gY W, not transposed", "transpose", LINALG, "matmul", "xp.matmul(G, B.swapaxes(-1, -2))",
+wrong("gX = gY W, not transposed", "transpose", LINALG, "matmul", "matrix_product(G, B.swapaxes(-1, -2))",
       "xp.matmul(G, B)",
       sample=square)
-wrong("gW = X gY, not transposed", "transpose", LINALG, "matmul", "xp.matmul(A.swapaxes(-1, -2), G)",
+wrong("gW = X gY, not transposed", "transpose", LINALG, "matmul", "matrix_product(A.swapaxes(-1, -2), G)",
       "xp.matmul(A, G)",
       sample=square)
-wrong("gW = gY^T X, transposed as a whole", "transpose", LINALG, "matmul", "xp.matmul(A.swapaxes(-1, -2), G)",
+wrong("gW = gY^T X, transposed as a whole", "transpose", LINALG, "matmul", "matrix_product(A.swapaxes(-1, -2), G)",
       "xp.matmul(G.swapaxes(-1, -2), A)", sample=square)
-wrong("gW = gY X^T, the factors exchanged", "unclear", LINALG, "matmul", "xp.matmul(A.swapaxes(-1, -2), G)",
+wrong("gW = gY X^T, the factors exchanged", "unclear", LINALG, "matmul", "matrix_product(A.swapaxes(-1, -2), G)",
       "xp.matmul(G, A.swapaxes(-1, -2))", sample=square)
 wrong("a matrix repeated over the batch: only the first counts", "unsummed_broadcast", LINALG, "matmul",
-      "unbroadcast(xp.matmul(A.swapaxes(-1, -2), G), B_shape)", "xp.matmul(A.swapaxes(-1, -2), G)[:1]",
+      "unbroadcast(matrix_product(A.swapaxes(-1, -2), G), B_shape)", "matrix_product(A.swapaxes(-1, -2), G)[:1]",
       sample=lambda s: call(s("ABC"), s("1CD")))
 wrong("a matrix repeated over the batch: not summed", "unsummed_broadcast", LINALG, "matmul",
-      "unbroadcast(xp.matmul(A.swapaxes(-1, -2), G), B_shape).reshape(y_shape)", "xp.matmul(A.swapaxes(-1, -2), G)",
+      "unbroadcast(matrix_product(A.swapaxes(-1, -2), G), B_shape).reshape(y_shape)", "matrix_product(A.swapaxes(-1, -2), G)",
       sample=lambda s: call(s("ABC"), s("1CD")))
 
 # Activations
@@ -375,12 +375,12 @@ wrong("attention weights with the sum over the queries", "wrong_axis", ATTENTION
 
 # Linear, embedding, convolution, pooling
 
-wrong("gx = g W^T, not transposed back", "transpose", LINEAR, "linear", "xp.matmul(g, w)",
+wrong("gx = g W^T, not transposed back", "transpose", LINEAR, "linear", "matrix_product(g, w)",
       "xp.matmul(g, w.T)", sample=square)
-wrong("the weight's gradient transposed", "transpose", LINEAR, "linear", "xp.matmul(g.T, rows)",
+wrong("the weight's gradient transposed", "transpose", LINEAR, "linear", "matrix_product(g.T, rows)",
       "xp.matmul(rows.T, g)")
 wrong("the weight's gradient from the last row alone", "unsummed_broadcast", LINEAR, "linear",
-      "xp.matmul(g.T, rows)",
+      "matrix_product(g.T, rows)",
       "g[-1:].T @ rows[-1:]")
 wrong("the bias's gradient as a mean", "factor", LINEAR, "linear", "sum_axes(g, (0,))[0]",
       "sum_axes(g, (0,))[0] / len(rows)")
@@ -418,10 +418,9 @@ wrong("rnn: no gradient through time", {"x": "diagonal_only", "h0": "lost_path",
 wrong("rnn without tanh's slope", "wrong_factor", RECURRENT, "rnn", "1 - y * y if", "0 * y + 1 if")
 wrong("gru: no gradient through the reset gate",
       {"w_ih": "zero_gradient", "w_hh": "zero_gradient", "b_ih": "zero_gradient",
-      "b_hh": "zero_gradient", "*": "lost_path"}, RECURRENT, "gru", "xp.stack([dh_dar,", "xp.stack([0 * dh_dar,",
+      "b_hh": "zero_gradient", "*": "lost_path"}, RECURRENT, "gru", "c_n * rest_r", "0 * rest_r",
       op="gru_cell")
-wrong("gru: the update gate's gradient with the wrong sign", "sign", RECURRENT, "gru", "(hs[:-1] - n) * z",
-      "(n - hs[:-1]) * z",
+wrong("gru: the update gate's gradient with the wrong sign", "sign", RECURRENT, "gru", "hs[:-1] - n, z", "n - hs[:-1], z",
       op="gru_cell")
 wrong("lstm: no gradient to the state before", {"state 1": "zero_gradient", "*": "lost_path"}, RECURRENT, "lstm",
       "gc = gc * f[t]", "gc = gc * 0", op="lstm_cell")

@@ -3,7 +3,7 @@ import math
 from itertools import compress
 
 from ...autograd import Tensor
-from ...backend import xp
+from ...backend import matrix_product
 from ...ops.broadcast import sum_axes
 
 __all__ = ["linear"]
@@ -32,7 +32,7 @@ def linear(x, weight, bias=None):
     check_linear(x, weight, bias)
     w, lead = weight.array, x.shape[:-1]
     rows = x.array.reshape(math.prod(lead), w.shape[1])  # (..., in) -> (N, in)
-    y = xp.matmul(rows, w.T)  # (N, out)
+    y = matrix_product(rows, w.T)  # (N, out)
     if bias is not None:
         y += bias.array
     x_shape, x_needs, weight_needs = x.shape, x.requires_grad, weight.requires_grad
@@ -42,8 +42,8 @@ def linear(x, weight, bias=None):
     def backward(g):
         # gx = g W, gW = g^T x, gb = the sum over the rows of g
         g = g.reshape(len(rows), w.shape[0])  # (..., out) -> (N, out)
-        gx = xp.matmul(g, w).reshape(x_shape) if x_needs else None
-        gw = xp.matmul(g.T, rows) if weight_needs else None
+        gx = matrix_product(g, w).reshape(x_shape) if x_needs else None
+        gw = matrix_product(g.T, rows) if weight_needs else None
         gb = sum_axes(g, (0,))[0] if bias_needs else None
         return tuple(compress((gx, gw, gb), present))
 

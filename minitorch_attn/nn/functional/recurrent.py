@@ -118,62 +118,76 @@ def gru(x, h0, w_ih, w_hh, b_ih=None, b_hh=None, reverse=False):
     x, h0, w_ih, w_hh, *b = [v.array for v in inputs]
     if reverse:
         x = x[::-1]
-    batch, width = h0.shape
-    gates, cs, hs = _gru_steps(_project(x, w_ih, *b[:1]), h0, w_hh, *b[1:])
+    gates, c_n, hs = _gru_steps(x, h0, w_ih, w_hh, *b)
     y = hs[1:]
     needs_gx, present = inputs[0].requires_grad, (*[True] * 4, b_ih is not None, b_hh is not None)
 
     def backward(g):
         # With s the sigmoid, r = s(a_r + c_r), z = s(a_z + c_z), n = tanh(a_n + r c_n), where a comes from x and c
         # from h_{t-1}. So h_t moves with these pre-activations by
-        #   dh/da_n = (1 - z)(1 - n^2),  dh/da_z = (h_{t-1} - n) z(1 - z),  dh/da_r = dh/da_n c_n r(1 - r),
+        #   dh/da_n = (1 - z)(1 - n^2),  dh/da_z = (h_{t-1} - n) z(1 - z),  dh/da_r = dh/da_n r c_n (1 - r),
         #   dh/dc_r = dh/da_r,  dh/dc_z = dh/da_z,  but  dh/dc_n = r dh/da_n.
         # All this is known before the walk back, which only has to carry
         #   dh_t = g_t + z_{t+1} dh_{t+1} + W_hh^T dc_{t+1}.
         g = g[::-1] if reverse else g
-        r, z, n = (gates[:, :, i * width:(i + 1) * width] for i in range(3))
-        dh_dan, dh_daz = (1 - z) * (1 - n * n), (hs[:-1] - n) * z * (1 - z)
-        dh_dar = dh_dan * cs[:, :, 2 * width:] * r * (1 - r)
-        dh_dc = xp.stack([dh_dar, dh_daz, dh_dan * r], axis=2)  # (T, B, H) -> (T, B, 3, H)
-        gc, ghs, gh = xp.empty_like(dh_dc), xp.empty_like(y), xp.zeros_like(h0)
+        (r, z, n), (rest_r, rest_z) = gates, 1 - gates[:2]
+        dh_dan, dh_dc = (1 - n * n) * rest_z, xp.empty_like(gates)
+        xp.multiply(dh_dan, r, out=dh_dc[2])
+        xp.multiply(dh_dc[2], c_n * rest_r, out=dh_dc[0])
+        xp.multiply(hs[:-1] - n, z * rest_z, out=dh_dc[1])
+        gc, ghs, gh = xp.empty((*y.shape[:2], len(w_hh)), y.dtype), xp.empty_like(y), xp.zeros_like(h0)
+        gc_gates = _gates_first(gc, 3)
         for t in reversed(range(len(x))):
             gh = xp.add(g[t], gh, out=ghs[t])
-            xp.multiply(dh_dc[t], gh[:, None], out=gc[t])
+            xp.multiply(dh_dc[:, t], gh, out=gc_gates[:, t])
             gh = gh * z[t]
-            gh += xp.matmul(gc[t].reshape(batch, 3 * width), w_hh)  # (B, 3H) -> (B, H)
+            gh += xp.matmul(gc[t], w_hh)  # (B, 3H) -> (B, H)
         _, gw_hh, gb_hh = _affine_gradients(gc, hs[:-1], w_hh, False)
-        ga = gc  # the same array: gc is used up, and only the part of n differs, which is written over it
-        xp.multiply(ghs, dh_dan, out=ga[:, :, 2])
+        ga, ga_gates = gc, gc_gates  # the same array: only the part of n differs, which is written over it
+        xp.multiply(ghs, dh_dan, out=ga_gates[2])
         gx, gw_ih, gb_ih = _affine_gradients(ga, x, w_ih, needs_gx)
         return tuple(compress((gx[::-1] if reverse and needs_gx else gx, gh, gw_ih, gw_hh, gb_ih, gb_hh), present))
 
     return Tensor.from_op("gru", y[::-1] if reverse else y, inputs, backward)
 
 
-def _gru_steps(gates, h0, w_hh, b_hh=0.0):
-    """Run the steps of a GRU over `gates` (T, B, 3H), which come as a = W_ih x + b_ih and become r, z, n.
+def _gru_steps(x, h0, w_ih, w_hh, b_ih=0.0, b_hh=None):
+    """Run the steps of a GRU over x (T, B, I).
 
     Returns
     -------
-    gates : the array given
-    cs : array (T, B, 3H), W_hh h_{t-1} + b_hh of each step
+    gates : array (3, T, B, H), r, z and n of all steps: apart, so that passes over one find it in one piece, which
+        takes a third of the time that pieces of 64 numbers take
+    c_n : array (T, B, H), what the reset gate scales in each step
     hs : array (T + 1, B, H), the states, h0 first
     """
-    steps, (batch, width) = len(gates), h0.shape
-    cs, hs = xp.empty_like(gates), xp.empty((steps + 1, batch, width), h0.dtype)
+    (steps, batch), width = x.shape[:2], w_hh.shape[1]
+    b, b_n = b_ih, 0.0
+    if b_hh is not None:
+        b, b_n = b_ih + b_hh, b_hh[2 * width:]
+        b[2 * width:] = b_ih[2 * width:]  # r and z can do with one bias, n cannot
+    a = _gates_first(_project(x, w_ih, b), 3)  # (T, B, I) -> (3, T, B, H)
+    w = xp.ascontiguousarray(w_hh.T)  # the product of small matrices takes half as long again on the view
+    gates, c_n = xp.empty((3, steps, batch, width), h0.dtype), xp.empty((steps, batch, width), h0.dtype)
+    hs = xp.empty((steps + 1, batch, width), h0.dtype)
     hs[0] = h0
     for t in range(steps):
-        c = xp.matmul(hs[t], w_hh.T, out=cs[t])  # (B, H) -> (B, 3H)
-        c += b_hh
-        rz, n = gates[t, :, :2 * width], gates[t, :, 2 * width:]
-        rz += c[:, :2 * width]
-        _sigmoid_in_place(rz)
-        n += rz[:, :width] * c[:, 2 * width:]
+        c = _gates_first(xp.matmul(hs[t], w), 3)  # (B, H) -> (3, B, H)
+        rz, n = gates[:2, t], gates[2, t]
+        _sigmoid_in_place(xp.add(a[:2, t], c[:2], out=rz))
+        xp.multiply(rz[0], xp.add(c[2], b_n, out=c_n[t]), out=n)
+        n += a[2, t]
         xp.tanh(n, out=n)
         h = xp.subtract(hs[t], n, out=hs[t + 1])
-        h *= rz[:, width:]
+        h *= rz[1]
         h += n  # n + z (h_{t-1} - n)
-    return gates, cs, hs
+    return gates, c_n, hs
+
+
+def _gates_first(a, gates):
+    """A view of the array `a` with its last axis, the gates side by side, cut: (..., GH) -> (G, ..., H)."""
+    lead = a.ndim - 1
+    return a.reshape(*a.shape[:-1], gates, a.shape[-1] // gates).transpose(lead, *range(lead), lead + 1)
 
 
 @quiet
