@@ -283,11 +283,17 @@ def write_entries(target, index, values):
 
 
 def matrix_product(a, b):
-    """``a @ b`` for matrices, or stacks of them, that fit; with an inner size of 1 all pairs are multiplied instead.
+    """``a @ b`` for matrices, or stacks of them, that fit.
 
-    NumPy's product takes five times as long there (a column of 512 and a row of 64, float32: 38 us against 8).
+    With an inner size of 1, where all pairs are multiplied, both get a second one of zeros: NumPy passes such columns
+    and rows on to the BLAS only then (512 and 64 float32: 7 us, without 50 us, and 17 us by broadcasting).
     """
-    return a * b if a.shape[-1] == 1 else xp.matmul(a, b)
+    if a.shape[-1] == 1 and a.dtype.kind == "f":
+        column, row = a, b
+        a = xp.zeros((*column.shape[:-1], 2), column.dtype)
+        b = xp.zeros((*row.shape[:-2], 2, row.shape[-1]), row.dtype)
+        a[..., :1], b[..., :1, :] = column, row
+    return xp.matmul(a, b)
 
 
 def masked(g, mask):
