@@ -236,21 +236,19 @@ class Tensor:
         plain variables, or in one tuple or list: an array hidden deeper is not protected against in-place writes.
         Without `backward` the operation is not differentiable. `view`: `array` may share memory with the first input.
         """
-        parents, storages, tracked = [], [], False
-        recording = backward is not None and grad_mode.enabled
+        tracked = False
         for x in inputs:  # a loop, as comprehensions cost a call each
             if x.storage.replaced:
                 x.check_current()
-            storages.append(x.storage)
-            if recording and x._requires_grad:
-                parents.append(x.node or x.graph_node())
+            if x._requires_grad:
                 tracked = True
-            else:
-                parents.append(None)
         shared = view and is_view(array, inputs[0].array)
-        result = Tensor.wrap(array, storages[0] if shared else None)
-        if tracked:
-            storages.append(result.storage)
+        result = Tensor.wrap(array, inputs[0].storage if shared else None)
+        if tracked and backward is not None and grad_mode.enabled:
+            parents, storages = [], [result.storage]
+            for x in inputs:
+                parents.append((x.node or x.graph_node()) if x._requires_grad else None)
+                storages.append(x.storage)
             result._requires_grad = True
             result.node = Node(op, parents, backward, result.array, storages, shared)
         return result

@@ -88,12 +88,13 @@ def as_tensor_pair(x, y):
     RuntimeError
         If the shapes do not fit together.
     """
-    if isinstance(x, Tensor) and isinstance(y, Tensor) and x.array.dtype == y.array.dtype:
+    x_is, y_is = isinstance(x, Tensor), isinstance(y, Tensor)
+    if x_is and y_is and x.array.dtype == y.array.dtype:
         pass
-    elif isinstance(x, Tensor) and keeps_dtype(y, x.array.dtype.kind):
-        y = Tensor.wrap(xp.asarray(y, x.array.dtype))
-    elif isinstance(y, Tensor) and keeps_dtype(x, y.array.dtype.kind):
-        x = Tensor.wrap(xp.asarray(x, y.array.dtype))
+    elif x_is and keeps_dtype(y, x.array.dtype.kind):
+        return x, (y := Tensor.wrap(xp.asarray(y, x.array.dtype))), x.array, y.array
+    elif y_is and keeps_dtype(x, y.array.dtype.kind):
+        return (x := Tensor.wrap(xp.asarray(x, y.array.dtype))), y, x.array, y.array
     else:
         for v in (x, y):
             if not isinstance(v, OPERANDS) and not isinstance(v, xp.ndarray):

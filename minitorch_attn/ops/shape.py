@@ -276,14 +276,19 @@ def stack(tensors, dim=0):
     if not tensors:
         raise RuntimeError("stack needs at least one tensor")
     arrays = [array_of(x) for x in tensors]
-    if len({a.shape for a in arrays}) > 1:
+    shape = arrays[0].shape
+    if any([a.shape != shape for a in arrays]):
         raise RuntimeError("stack needs equal shapes, got " + ", ".join(str(a.shape) for a in arrays))
-    dim = axis_of(dim, arrays[0].ndim + 1)
+    dim = axis_of(dim, len(shape) + 1)
     input_dtypes = [a.dtype for a in arrays]
     if len(set(input_dtypes)) > 1:
         dtype = dtypes.result_type(*tensors)
         arrays = [a.astype(dtype, copy=False) for a in arrays]
-    y = xp.asarray(xp.stack(arrays, axis=dim), order="C")
+    if dim < len(shape):  # three of (2, 5) -> (6, 5) -> (3, 2, 5); NumPy's `stack` takes three times as long
+        y = xp.concatenate(arrays, axis=dim).reshape(*shape[:dim], len(arrays), *shape[dim:])
+    else:
+        y = xp.stack(arrays, axis=dim)
+    y = xp.asarray(y, order="C")
     before = (slice(None),) * dim
 
     def backward(g):
