@@ -195,6 +195,8 @@ OPERATIONS = {
     "scaled_dot_product_attention: bias": lambda s: call(s("ABC"), s("ADC"), s("AD5"), s("A1D")),
     "scaled_dot_product_attention: causal": lambda s: call(s("A5C"), s("A5C"), s("A5B"), is_causal=True, scale=0.5),
     "scaled_dot_product_attention: grouped": lambda s: call(s("A4BC"), s("A2DC"), s("A2D5"), enable_gqa=True),
+    "packed_attention": lambda s: call(s("AB325"), s.lines("BB")),
+    "packed_attention: bias": lambda s: call(s("AB325"), s("2BB"), is_causal=False, scale=0.5),
     "attention_weights": lambda s: call(s("ABC"), s("ADC"), s.lines("BD")),
     "tiled_attention": lambda s: call(s("A5C"), s("A5C"), s("A5B"), is_causal=True, window=3, tile=2),
     "linear_attention": lambda s: call(s("A5C"), s("A5C"), s("A5B"), is_causal=True, chunk=2),

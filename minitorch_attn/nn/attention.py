@@ -137,14 +137,16 @@ class MultiheadAttention(Module):
         if is_causal and attn_mask is None:
             raise RuntimeError("is_causal=True is only a hint about attn_mask, which is missing; make it by "
                                "Transformer.generate_square_subsequent_mask(T)")
-        q, k, v = self._project(query, key, value)
         batched = query.ndim == 3
+        if self._is_packed(query, key, value) and batched and not need_weights:
+            return self._attend_packed(query, key_padding_mask, attn_mask), None
+        q, k, v = self._project(query, key, value)
         if not batched:
             q, k, v = (x.unsqueeze(0 if self.batch_first else 1) for x in (q, k, v))
             key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
         k, v = self._append(k, self.bias_k), self._append(v, self.bias_v)
         q, k, v = (self._split_heads(x) for x in (q, k, v))
-        mask = self._merge_masks(key_padding_mask, attn_mask, q, k)
+        mask = self._merge_masks(key_padding_mask, attn_mask, q.shape[0], q.shape[2], k.shape[2], q.dtype)
         weights, dropout = None, self.dropout if self.training else 0.0
         if need_weights:
             weights = F.attention_weights(q, k, mask)
@@ -167,6 +169,21 @@ class MultiheadAttention(Module):
             layout = "(B, T, {}), (B, S, {}), (B, S, {})" if self.batch_first else "(T, B, {}), (S, B, {}), (S, B, {})"
             raise RuntimeError(f"query, key and value must be {layout.format(*widths)}, or all without B, got "
                                f"{query.shape}, {key.shape}, {value.shape}")
+
+    def _is_packed(self, query, key, value):
+        """Whether one matrix product makes queries, keys and values, and there are no others."""
+        return (query is key and key is value and self.in_proj_weight is not None
+                and self.bias_k is None and not self.add_zero_attn)
+
+    def _attend_packed(self, x, key_padding_mask, attn_mask):
+        """`forward` without weights, where `_is_packed` holds: heads are neither split off nor merged."""
+        qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias)
+        qkv = qkv.unflatten(-1, (3, self.num_heads, self.head_dim))  # (..., 3C) -> (..., 3, H, D)
+        qkv = qkv if self.batch_first else qkv.transpose(0, 1)  # -> (B, T, 3, H, D)
+        batch, steps = qkv.shape[:2]
+        mask = self._merge_masks(key_padding_mask, attn_mask, batch, steps, steps, x.dtype)
+        y = F.packed_attention(qkv, mask, self.dropout if self.training else 0.0).flatten(-2)  # -> (B, T, C)
+        return self.out_proj(y if self.batch_first else y.transpose(0, 1))
 
     def _project(self, query, key, value):
         """Queries, keys and values by the input projections: those of one tensor in one matrix product."""
@@ -199,11 +216,10 @@ class MultiheadAttention(Module):
         y = y.permute(0, 2, 1, 3) if self.batch_first else y.permute(2, 0, 1, 3)
         return y.flatten(-2)  # (..., H, D) -> (..., C)
 
-    def _merge_masks(self, key_padding_mask, attn_mask, q, k):
+    def _merge_masks(self, key_padding_mask, attn_mask, batch, steps, keys, dtype):
         """Both masks as one of scaled_dot_product_attention, which broadcasts to (B, H, T, S), or None."""
-        batch, heads, steps, _ = q.shape
-        extra = (self.bias_k is not None) + self.add_zero_attn  # keys at the end, which are never hidden
-        keys = k.shape[2] - extra
+        heads, extra = self.num_heads, (self.bias_k is not None) + self.add_zero_attn
+        keys -= extra  # at the end, and never hidden
         masks = []
         if attn_mask is not None:
             if attn_mask.shape not in ((steps, keys), (batch * heads, steps, keys)):
@@ -224,7 +240,7 @@ class MultiheadAttention(Module):
             return None
         if all(m.dtype.kind == "b" for m in masks):
             return ~masks[0] if len(masks) == 1 else ~(masks[0] | masks[1])
-        added = [zeros(m.shape, dtype=q.dtype).masked_fill(m, -math.inf) if m.dtype.kind == "b" else m for m in masks]
+        added = [zeros(m.shape, dtype=dtype).masked_fill(m, -math.inf) if m.dtype.kind == "b" else m for m in masks]
         return added[0] if len(added) == 1 else added[0] + added[1]
 
 

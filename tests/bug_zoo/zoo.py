@@ -346,7 +346,7 @@ wrong("divergence with the wrong sign for the prediction", "sign", LOSS, "kl_div
 wrong("query's gradient without the scale", "factor", ATTENTION, "_score_gradients", "gq *= scale", "pass",
       op="scaled_dot_product_attention")
 wrong("key's gradient with the unscaled query", "factor", ATTENTION, "_score_gradients",
-      "_product(ga.swapaxes(-1, -2), q, k)",
+      "_product(ga.swapaxes(-1, -2), q, k, out[1])",
       "_product(ga.swapaxes(-1, -2), q / scale, k)", op="scaled_dot_product_attention")
 wrong("attention without softmax's sum", "missing_cross_term", ATTENTION, "scaled_dot_product_attention",
       'ga -= xp.einsum("...e,...e->...", g, y)[..., None] / total', "pass")
@@ -356,17 +356,17 @@ wrong("attention with the weights' gradient, not the scores'", "wrong_factor", A
       "scaled_dot_product_attention",
       "ga *= e", "ga *= total")
 wrong("value's gradient with the weights not transposed", "transpose", ATTENTION, "scaled_dot_product_attention",
-      "_product(dropped.swapaxes(-1, -2), g_share, v)", "_product(dropped * (keep_scale / total), g, v)",
+      "_product(dropped.swapaxes(-1, -2), g_share, v, out[2])", "_product(dropped * (keep_scale / total), g, v)",
       sample=lambda s: call(s("ABC"), s("ABC"), s("AB7")))
 wrong("key's gradient with the scores not transposed", "transpose", ATTENTION, "_score_gradients",
       "ga.swapaxes(-1, -2), q, k", "ga, q, k", sample=lambda s: call(s("ABC"), s("ABC"), s("AB7")),
       op="scaled_dot_product_attention")
 wrong("attention without any gradient for the keys", "zero_gradient", ATTENTION, "scaled_dot_product_attention",
-      "compress((gq, gk, gv, gmask)", "compress((gq, None, gv, gmask)")
+      "return gq, gk, gv, gmask", "return gq, None, gv, gmask")
 wrong("value's gradient with unnormalised weights", "unclear", ATTENTION, "scaled_dot_product_attention",
       "g_share = g * (keep_scale / total)", "g_share = g * keep_scale")
 wrong("one key head for all query heads: only the first counts", "unsummed_broadcast", ATTENTION, "_score_gradients",
-      "gk = unbroadcast(_product(ga.swapaxes(-1, -2), q, k), k.shape)",
+      "gk = unbroadcast(_product(ga.swapaxes(-1, -2), q, k, out[1]), k.shape)",
       "gk = _product(ga.swapaxes(-1, -2), q, k)[..., :1, :, :]",
       op="scaled_dot_product_attention", sample=lambda s: call(s("ABCA"), s("A15A"), s("A157")))
 wrong("attention weights without softmax's sum", "missing_cross_term", ATTENTION, "attention_weights",
@@ -493,7 +493,7 @@ def residual(s):
 
 def self_attention(s):
     sdpa = edited_module(ATTENTION, "scaled_dot_product_attention", [
-        ("compress((gq, gk, gv, gmask)", "compress((gq, None, gv, gmask)")]).scaled_dot_product_attention
+        ("return gq, gk, gv, gmask", "return gq, None, gv, gmask")]).scaled_dot_product_attention
     return (lambda x: sdpa(x, x * 1.0, x)), (s("ABC"),)
 
 

@@ -21,7 +21,7 @@ from ...ops.shape import reshape, unsqueeze
 from ...random import keep_mask
 from .parallel import over_batch
 
-__all__ = ["attention_weights", "scaled_dot_product_attention"]
+__all__ = ["attention_weights", "packed_attention", "scaled_dot_product_attention"]
 
 
 @quiet
@@ -74,12 +74,8 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
                                                                            scale=scale), query, key, value, attn_mask)
     scores_shape = _check(query, key, value, attn_mask, dropout_p, is_causal)
     dtype, inputs = query.dtype, _widen(query, key, value, attn_mask)
-    keep, keep_scale = None, 1.0
-    if dropout_p:
-        keep = keep_mask(scores_shape, dropout_p)
-        keep_scale = 1 / (1 - number(dropout_p)) if dropout_p < 1 else 0.0
-    return cast(_attention(*inputs, scale=_scale(query, scale), is_causal=is_causal, keep=keep, keep_scale=keep_scale),
-                dtype)
+    return cast(_attention(*inputs, scale=_scale(query, scale), is_causal=is_causal,
+                           **_dropped(scores_shape, dropout_p)), dtype)
 
 
 @over_batch("query", "key", "value", "attn_mask", "keep")
@@ -88,34 +84,114 @@ def _attention(query, key, value, attn_mask=None, *, scale, is_causal, keep, kee
     inputs = [x for x in (query, key, value, attn_mask) if x is not None]
     q, k, v, *mask = [x.array for x in inputs]
     q = q * scale
-    e, total = _exp_rows(_scores(q, k, *mask, is_causal=is_causal))
-    # The weights are e / total: dividing the (T, E) result instead spares a pass over (T, S).
-    y = _product(e if keep is None else e * keep, v, q)  # (..., T, S) (..., S, E) -> (..., T, E)
-    y *= keep_scale / total
-    # `compress` picks what is `present`: without a mask it leaves the mask's place out.
+    y, e, total = _weighted_means(q, k, v, *mask, is_causal=is_causal, keep=keep, keep_scale=keep_scale)
+    # Without a mask `present` and `compress` leave the mask's place out.
     present, needs = (True, True, True, attn_mask is not None), [x.requires_grad for x in inputs]
     mask_shape = mask[0].shape if mask else None
 
     def backward(g):
-        # Y = (keep_scale keep P) V with P = softmax(A) = e/total, A the scores.
-        #   dP = keep_scale keep (g V^T)
-        #   delta = sum over s of P dP = g.y, as y is the sum over s of keep_scale keep P V
-        #   dA = P (dP - delta) = e (dP / total - delta / total), where ga is at first what stands in brackets
-        g_share = g * (keep_scale / total)
-        gq = gk = gv = gmask = None
-        if needs[2]:
-            dropped = e if keep is None else e * keep  # made again, which costs less than keeping it until now
-            gv = unbroadcast(_product(dropped.swapaxes(-1, -2), g_share, v), v.shape)
-        if any(needs[:2] + needs[3:]):
-            ga = xp.matmul(g_share, v.swapaxes(-1, -2))  # (..., T, E) (..., E, S) -> (..., T, S)
-            if keep is not None:
-                ga *= keep
-            ga -= xp.einsum("...e,...e->...", g, y)[..., None] / total
-            ga *= e
-            gq, gk, gmask = _score_gradients(ga, q, k, scale, needs, mask_shape)
-        return tuple(compress((gq, gk, gv, gmask), present))
+        found = _gradients(g, q, k, v, y, e, total, scale, keep, keep_scale, needs, mask_shape)
+        return tuple(compress(found, present))
 
     return Tensor.from_op("scaled_dot_product_attention", y, inputs, backward)
+
+
+@quiet
+def packed_attention(packed, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None):
+    r"""`scaled_dot_product_attention` of queries, keys and values that lie side by side, as one projection makes them.
+
+    Like ``q, k, v = packed.permute(2, 0, 3, 1, 4)`` with attention among these; but the three gradients are written
+    where they belong at once, and not put together by adding to zeros.
+
+    Parameters
+    ----------
+    packed : Tensor (B, T, 3, H, D)
+        For each position and head a query, a key and a value.
+    attn_mask : Tensor broadcastable to (B, H, T, T), optional
+    dropout_p, is_causal, scale
+        As in `scaled_dot_product_attention`.
+
+    Returns
+    -------
+    Tensor (B, T, H, D), its axes in memory in the order of those of `packed`.
+
+    Raises
+    ------
+    RuntimeError
+        If `packed` has another shape, and else as `scaled_dot_product_attention`.
+    """
+    if packed.ndim != 5 or packed.shape[2] != 3:
+        raise RuntimeError(f"packed attention needs queries, keys and values (B, T, 3, H, D), got {packed.shape}")
+    q, k, v = Tensor.wrap(packed.array).permute(2, 0, 3, 1, 4)  # for the checks alone
+    scores_shape = _check(q, k, v, attn_mask, dropout_p, is_causal)
+    dtype, inputs = packed.dtype, _widen(packed, attn_mask)
+    return cast(_packed_attention(*inputs, scale=_scale(packed, scale), is_causal=is_causal,
+                                  **_dropped(scores_shape, dropout_p)), dtype)
+
+
+@over_batch("packed", "attn_mask", "keep", fewer=1)
+def _packed_attention(packed, attn_mask=None, *, scale, is_causal, keep, keep_scale):
+    """`packed_attention` of checked inputs."""
+    inputs = [x for x in (packed, attn_mask) if x is not None]
+    qkv, *mask = [x.array for x in inputs]
+    q, k, v = _heads_first(qkv)
+    q = q * scale
+    y, e, total = _weighted_means(q, k, v, *mask, is_causal=is_causal, keep=keep, keep_scale=keep_scale)
+    y = y.swapaxes(1, 2)  # (B, H, T, D) -> (B, T, H, D)
+    present, needs = (True, attn_mask is not None), [packed.requires_grad] * 3 + [x.requires_grad for x in inputs[1:]]
+    mask_shape = mask[0].shape if mask else None
+
+    def backward(g):
+        gqkv = xp.empty(qkv.shape, qkv.dtype)
+        *_, gmask = _gradients(g.swapaxes(1, 2), q, k, v, y.swapaxes(1, 2), e, total, scale, keep, keep_scale, needs,
+                               mask_shape, _heads_first(gqkv))
+        return tuple(compress((gqkv, gmask), present))
+
+    return Tensor.from_op("packed_attention", y, inputs, backward)
+
+
+def _heads_first(qkv):
+    """(B, T, 3, H, D) -> queries, keys and values (B, H, T, D) each: views of the array."""
+    return qkv.transpose(2, 0, 3, 1, 4)
+
+
+def _dropped(shape, p):
+    """What dropout with probability `p` leaves of weights of `shape`, and by what these grow."""
+    if not p:
+        return {"keep": None, "keep_scale": 1.0}
+    return {"keep": keep_mask(shape, p), "keep_scale": 1 / (1 - number(p)) if p < 1 else 0.0}
+
+
+def _weighted_means(q, k, v, mask=None, *, is_causal, keep, keep_scale):
+    """The result Y for arrays, q being scaled, and the softmax's two parts: weights are e / total."""
+    e, total = _exp_rows(_scores(q, k, mask, is_causal=is_causal))
+    # To divide the (T, E) result by the totals spares a pass over (T, S).
+    y = _product(e if keep is None else e * keep, v, q)  # (..., T, S) (..., S, E) -> (..., T, E)
+    y *= keep_scale / total
+    return y, e, total
+
+
+def _gradients(g, q, k, v, y, e, total, scale, keep, keep_scale, needs, mask_shape, out=(None, None, None)):
+    """The gradients of query, key, value and mask from that of the result, written to `out` if given.
+
+    Y = (keep_scale keep P) V with P = softmax(A) = e/total, A the scores. So
+      dP = keep_scale keep (g V^T)
+      delta = sum over s of P dP = g.y, as y is the sum over s of keep_scale keep P V
+      dA = P (dP - delta) = e (dP / total - delta / total), where ga is at first what stands in brackets
+    """
+    g_share = g * (keep_scale / total)
+    gq = gk = gv = gmask = None
+    if needs[2]:
+        dropped = e if keep is None else e * keep  # made again, which costs less than keeping it until now
+        gv = unbroadcast(_product(dropped.swapaxes(-1, -2), g_share, v, out[2]), v.shape)
+    if any(needs[:2] + needs[3:]):
+        ga = xp.matmul(g_share, v.swapaxes(-1, -2))  # (..., T, E) (..., E, S) -> (..., T, S)
+        if keep is not None:
+            ga *= keep
+        ga -= xp.einsum("...e,...e->...", g, y)[..., None] / total
+        ga *= e
+        gq, gk, gmask = _score_gradients(ga, q, k, scale, needs, mask_shape, out)
+    return gq, gk, gv, gmask
 
 
 @quiet
@@ -259,11 +335,13 @@ def _exp_rows(scores):
     return e, total
 
 
-def _product(a, b, like):
-    """``a @ b`` in memory that has its axes in the order of those of `like`.
+def _product(a, b, like, out=None):
+    """``a @ b``, written to `out` if given; else in memory that has its axes in the order of those of `like`.
 
     The result or gradient of a view of heads is then such a view too, and undoing the view copies nothing.
     """
+    if out is not None:
+        return xp.matmul(a, b, out=out)
     if not a.shape[:-2] == b.shape[:-2] == like.shape[:-2]:
         return xp.matmul(a, b)
     order = [*sorted(range(a.ndim - 1), key=lambda i: -like.strides[i]), a.ndim - 1]
@@ -272,17 +350,17 @@ def _product(a, b, like):
     return xp.matmul(a, b, out=out)
 
 
-def _score_gradients(ga, q, k, scale, needs, mask_shape):
+def _score_gradients(ga, q, k, scale, needs, mask_shape, out=(None, None)):
     """From the gradient of the scores A = (scale Q) K^T + M, here with q = scale Q, to those of query, key and mask.
 
     dQ = scale dA K, dK = dA^T (scale Q), dM = dA.
     """
     gq = gk = gmask = None
     if needs[0]:
-        gq = unbroadcast(_product(ga, k, q), q.shape)
+        gq = unbroadcast(_product(ga, k, q, out[0]), q.shape)
         gq *= scale
     if needs[1]:
-        gk = unbroadcast(_product(ga.swapaxes(-1, -2), q, k), k.shape)
+        gk = unbroadcast(_product(ga.swapaxes(-1, -2), q, k, out[1]), k.shape)
     if mask_shape is not None and needs[-1]:
         gmask = unbroadcast(ga, mask_shape)
     return gq, gk, gmask

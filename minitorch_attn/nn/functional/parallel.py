@@ -10,7 +10,7 @@ from ...threads import at_once, parts
 __all__ = ["over_batch"]
 
 
-def over_batch(*cut):
+def over_batch(*cut, fewer=0):
     """Decorate a kernel whose first axis is a batch, so that large inputs are cut there, a part for each thread.
 
     The kernel is called once for each part, and its backward likewise; it need not know. Results are put together
@@ -23,6 +23,8 @@ def over_batch(*cut):
         The names of the arguments, tensors or arrays, that may have the batch as first axis. One is cut if it has as
         many dims as the first argument and the same first size. Nothing is cut if one has more dims than the first
         argument, for then the result's first axis is another.
+    fewer : int
+        By how many dims less than the first argument the others have where their first axis is the batch.
 
     Notes
     -----
@@ -39,11 +41,11 @@ def over_batch(*cut):
             if len(slices) < 2:
                 return kernel(*args, **kwargs)
             arguments = signature.bind(*args, **kwargs).arguments
-            batched = [name for name in cut if arguments.get(name) is not None]
-            if any(arguments[name].ndim > x.ndim for name in batched):
+            first, *others = [name for name in cut if arguments.get(name) is not None]
+            if any(arguments[name].ndim > x.ndim - fewer for name in others):
                 return kernel(*args, **kwargs)
-            batched = [name for name in batched
-                       if arguments[name].ndim == x.ndim and arguments[name].shape[0] == x.shape[0]]
+            batched = [first] + [name for name in others if arguments[name].ndim == x.ndim - fewer
+                                 and arguments[name].shape[0] == x.shape[0]]
             return _in_parts(kernel, arguments, batched, slices)
 
         return wrapper

@@ -348,6 +348,62 @@ def test_only_one_array_of_the_size_of_the_scores_is_kept():
         assert sum(getattr(c, "size", 0) >= 11 * 11 for c in cells) == 1
 
 
+PACKED = {
+    "plain": (None, {}),
+    "causal": (None, {"is_causal": True}),
+    "scale": (None, {"scale": 0.3}),
+    "boolean mask": (some_mask(5, 5), {}),
+    "padding mask": (some_mask(2, 1, 1, 5), {}),
+    "added mask": (draw(3, 5, 5, seed=9), {}),
+    "dropout": (None, {"dropout_p": 0.3}),
+}
+
+
+@pytest.mark.parametrize("case", PACKED.values(), ids=PACKED)
+def test_packed_attention_is_that_of_its_parts(case):
+    mask, options = case
+    array, g = draw(2, 5, 3, 3, 7), mt.tensor(draw(2, 5, 3, 7, seed=1))
+
+    def run(attend):
+        mt.manual_seed(3)
+        packed = leaf(array)
+        masks = [] if mask is None else [mt.tensor(mask) if mask.dtype == bool else leaf(mask)]
+        y = attend(packed, *masks)
+        y.backward(g)
+        return [to_host(x.array) for x in (y, packed.grad, *(m.grad for m in masks if m.requires_grad))]
+
+    def apart(packed, *masks):
+        return sdpa(*packed.permute(2, 0, 3, 1, 4), *masks, **options).transpose(1, 2)
+
+    for found, wanted in zip(run(lambda *x: F.packed_attention(*x, **options)), run(apart), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-13, atol=1e-14)
+
+
+def test_packed_attention_merges_heads_without_a_copy():
+    y = F.packed_attention(mt.tensor(draw(2, 5, 3, 3, 7)))
+    assert y.is_contiguous() and y.shape == (2, 5, 3, 7)
+
+
+def test_packed_attention_in_float16_and_of_no_samples():
+    array = draw(2, 5, 3, 3, 7).astype(np.float16)
+    y, wide = F.packed_attention(mt.tensor(array)), F.packed_attention(mt.tensor(array.astype(np.float32)))
+    assert y.dtype == mt.float16
+    np.testing.assert_array_equal(to_host(y.array), to_host(wide.array).astype(np.float16))
+    assert F.packed_attention(mt.zeros(0, 5, 3, 3, 7)).shape == (0, 5, 3, 7)
+
+
+@pytest.mark.parametrize("shape, options, message", [
+    ((2, 5, 3, 7), {}, r"packed attention needs queries, keys and values \(B, T, 3, H, D\), got \(2, 5, 3, 7\)"),
+    ((2, 5, 2, 3, 7), {}, "packed attention needs"),
+    ((2, 5, 3, 3, 7), {"dropout_p": 1.5}, "dropout_p must lie in"),
+    ((2, 5, 3, 3, 7), {"attn_mask": mt.ones(5, 7)}, "does not broadcast to the scores"),
+    ((2, 5, 3, 3, 7), {"attn_mask": mt.ones(5, 5), "is_causal": True}, "not both"),
+])
+def test_packed_attention_mistakes(shape, options, message):
+    with pytest.raises(RuntimeError, match=message):
+        F.packed_attention(mt.tensor(draw(*shape)).float(), **options)
+
+
 @pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (3,), (0, 3), (1, 2)], ids=str)
 def test_gradients_only_for_whom_they_are_wanted(wanted):
     arrays = [draw(5, 3), draw(7, 3, seed=1), draw(7, 2, seed=2), draw(5, 7, seed=3)]

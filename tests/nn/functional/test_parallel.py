@@ -66,6 +66,14 @@ def test_attention(both, name):
     assert_same(both(lambda *x: F.scaled_dot_product_attention(*x, **options), *QKV, *masks))
 
 
+@pytest.mark.parametrize("name", ATTENTION)
+def test_packed_attention(both, name):
+    options, masks = ATTENTION[name]
+    options, masks = ({k: v[..., :T] if k == "attn_mask" else v for k, v in options.items()},
+                      [m[..., :T] for m in masks])
+    assert_same(both(lambda *x: F.packed_attention(*x, **options), draw(B, T, 3, H, D), *masks))
+
+
 @pytest.mark.parametrize("shared", [(0,), (1, 2)])
 def test_attention_where_all_samples_share_an_input(both, shared):
     arrays = [a[:1] if i in shared else a for i, a in enumerate(QKV)]
@@ -150,6 +158,11 @@ def test_a_graph_keeps_no_second_result(both):
     y = F.scaled_dot_product_attention(q.requires_grad_(), k, v)
     arrays = [cell.cell_contents for cell in y.node.backward.__closure__]
     results = [a for a in arrays if isinstance(a, np.ndarray) and a.shape[1:] == (H, T, E)]
+    assert len(results) == 3
+    assert all(np.shares_memory(a, y.numpy(force=True)) for a in results)
+    y = F.packed_attention(mt.tensor(draw(B, T, 3, H, D), requires_grad=True))
+    arrays = [cell.cell_contents for cell in y.node.backward.__closure__]
+    results = [a for a in arrays if isinstance(a, np.ndarray) and a.shape[1:] == (T, H, D)]
     assert len(results) == 3
     assert all(np.shares_memory(a, y.numpy(force=True)) for a in results)
 
