@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from minitorch_attn import backend
-from minitorch_attn.backend import library_of, to_device, to_host, xp
+from minitorch_attn.backend import library_of, matrix_product, row_max, to_device, to_host, xp
 from tests.harness import draw
 
 # Which library
@@ -259,3 +259,25 @@ def test_erf_of_shapes(kind):
     np.testing.assert_array_equal(whole, before)
     assert erf(np.zeros((3, 0), kind)).shape == (3, 0)
     assert erf(np.array(0.5, kind)).dtype == kind
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (7, 16), (2, 3, 48), (3, 49), (16,)])
+def test_row_max(shape):
+    a = draw(*shape)
+    a[..., -1:] = -np.inf if shape[-1] > 1 else a[..., -1:]
+    found = to_host(row_max(to_device(a)))
+    assert np.array_equal(found, a.max(axis=-1, keepdims=True))
+    a[..., 0] = np.nan
+    assert np.isnan(to_host(row_max(to_device(a)))).all()
+    assert row_max(to_device(a)[..., ::-1].swapaxes(0, -1)).shape == (*a.swapaxes(0, -1).shape[:-1], 1)
+
+
+@pytest.mark.parametrize("inner", [1, 2])
+@pytest.mark.parametrize("lead", [(), (3,), (2, 3)])
+def test_matrix_product(lead, inner):
+    a, b = draw(*lead, 5, inner), draw(*lead, inner, 7, seed=1)
+    a[..., 0, 0], b[..., 0, 1] = np.inf, np.nan
+    found, wanted = to_host(matrix_product(to_device(a), to_device(b))), np.einsum("...ik,...kj->...ij", a, b)
+    np.testing.assert_allclose(found, wanted, rtol=1e-14)
+    np.testing.assert_array_equal(to_host(matrix_product(to_device(a.astype(int)), to_device(np.ones_like(b, int)))),
+                                  a.astype(int) @ np.ones_like(b, int))

@@ -15,7 +15,7 @@ import numpy
 
 from ... import dtypes
 from ...autograd import Tensor
-from ...backend import quiet, xp
+from ...backend import quiet, row_max, xp
 from ...ops.broadcast import cast, number, unbroadcast
 from ...ops.shape import reshape, unsqueeze
 from ...random import keep_mask
@@ -326,7 +326,7 @@ def _exp_rows(scores):
     gradient cancel exactly. A row that is -inf throughout has no softmax; e = 0 and sum 1 make its weights zero.
     """
     if scores.size and not (xp.min(scores) >= -10 and xp.max(scores) <= 10):  # put so that NaN comes here
-        top = xp.max(scores, axis=-1, keepdims=True)
+        top = row_max(scores)
         top[top == -math.inf] = 0  # -inf - -inf would be NaN
         scores -= top
     e = xp.exp(scores, out=scores)

@@ -21,7 +21,7 @@ import numpy
 
 from ... import dtypes
 from ...autograd import Tensor
-from ...backend import quiet, xp
+from ...backend import quiet, row_max, xp
 from ...ops.broadcast import cast, unbroadcast
 from .attention import _check, _grouped, _scale, _widen
 
@@ -163,7 +163,7 @@ def _forward(tiles, v):
             e = tiles.scores(rows, columns)
             if e is None:
                 continue
-            new_top = xp.maximum(top, xp.max(e, axis=-1, keepdims=True))
+            new_top = xp.maximum(top, row_max(e))
             safe = xp.where(new_top == -math.inf, 0.0, new_top)  # -inf - -inf would be NaN
             e = xp.exp(e - safe)
             shrink = xp.exp(top - safe)  # 0 at a row's first key, as its top is -inf until then
