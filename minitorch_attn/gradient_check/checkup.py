@@ -26,8 +26,8 @@ NOT_IN_TORCH = set("""
     attention_weights packed_attention tiled_attention linear_attention linear_attention_step joint_attention
     stream_shares additive_attention additive_scores kernel_pooling kernel_weights masked_softmax hopfield_update
     hopfield_energy apply_rotary rotary resize_grid additive_mask route_top balance_loss swiglu rnn gru lstm
-    rnn_tanh_cell rnn_relu_cell gru_cell lstm_cell TransformerBlock FeedForward SwiGLU AdditiveAttention GroupedQueryAttention
-    JointAttention JointBlock MixtureOfExperts LearnedPositions GridPositions SinusoidalPositions
+    rnn_tanh_cell rnn_relu_cell gru_cell lstm_cell TransformerBlock FeedForward SwiGLU AdditiveAttention
+    GroupedQueryAttention JointAttention JointBlock MixtureOfExperts LearnedPositions GridPositions SinusoidalPositions
     RotaryEmbedding""".split())
 ZERO = {"zero_"}  # right, but zero everywhere
 
