@@ -21,10 +21,17 @@ def sum_axes(a, axes):
     """
     if a.dtype == dtypes.float16:
         return xp.sum(a, axis=axes, keepdims=True, dtype=dtypes.float32).astype(a.dtype)
-    shape, neighbours = a.shape, axes and axes[-1] - axes[0] < len(axes)
-    if a.dtype.kind != "f" or a.size < 256 or not neighbours or not a.flags.c_contiguous:
+    if a.dtype.kind != "f" or a.size < 256:
         return xp.sum(a, axis=axes, keepdims=True)
-    start, stop = axes[0], axes[-1] + 1
+    if not a.flags.c_contiguous:
+        order = sorted(range(a.ndim), key=lambda i: -a.strides[i])  # the axes as they lie in memory
+        back = [order.index(i) for i in range(a.ndim)]
+        if a.transpose(order).flags.c_contiguous:
+            return sum_axes(a.transpose(order), tuple(sorted(back[i] for i in axes))).transpose(back)
+        return xp.sum(a, axis=axes, keepdims=True)
+    if not axes or axes[-1] - axes[0] >= len(axes):
+        return xp.sum(a, axis=axes, keepdims=True)
+    shape, start, stop = a.shape, axes[0], axes[-1] + 1
     kept = shape[:start] + (1,) * len(axes) + shape[stop:]
     lead, n, tail = math.prod(shape[:start]), math.prod(shape[start:stop]), math.prod(shape[stop:])
     if stop < a.ndim:

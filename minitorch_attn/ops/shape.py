@@ -235,20 +235,22 @@ def cat(tensors, dim=0):
     tensors = tuple(tensors)
     if not tensors:
         raise RuntimeError("cat needs at least one tensor")
-    like = next((x for x in tensors if array_of(x).shape != (0,)), tensors[0])
+    arrays = [array_of(x) for x in tensors]
+    like = next((a for a in arrays if a.shape != (0,)), arrays[0])
     dim = axis_of(dim, like.ndim)
-    kept = [x.shape != (0,) or like.ndim == 1 for x in tensors]
-    for x, keep in zip(tensors, kept):
-        rest = x.shape[:dim] + x.shape[dim + 1:]
-        if keep and (x.ndim == 0 or x.ndim != like.ndim or rest != like.shape[:dim] + like.shape[dim + 1:]):
+    rest = like.shape[:dim] + like.shape[dim + 1:]
+    kept = [a.shape != (0,) or like.ndim == 1 for a in arrays]
+    for a, keep in zip(arrays, kept):
+        if keep and (a.ndim == 0 or a.ndim != like.ndim or a.shape[:dim] + a.shape[dim + 1:] != rest):
             raise RuntimeError(f"cat along dim {dim} needs equal shapes elsewhere, got "
-                               + ", ".join(str(x.shape) for x in tensors))
-    dtype = dtypes.result_type(*tensors)
-    arrays = [array_of(x).astype(dtype, copy=False) for x, keep in zip(tensors, kept) if keep]
-    y = xp.asarray(xp.concatenate(arrays, axis=dim), order="C")  # of transposed inputs NumPy makes a transposed result
-    sizes = [x.shape[dim] if keep else 0 for x, keep in zip(tensors, kept)]
-    input_dtypes = [x.dtype for x in tensors]
-    before = (slice(None),) * dim
+                               + ", ".join(str(a.shape) for a in arrays))
+    input_dtypes = [a.dtype for a in arrays]
+    if any([d != like.dtype for d in input_dtypes]):
+        dtype = dtypes.result_type(*tensors)
+        arrays = [a.astype(dtype, copy=False) for a in arrays]
+    pieces = [a for a, keep in zip(arrays, kept) if keep]
+    y = xp.asarray(xp.concatenate(pieces, axis=dim), order="C")  # of transposed inputs NumPy makes a transposed result
+    sizes, before = [a.shape[dim] if keep else 0 for a, keep in zip(arrays, kept)], (slice(None),) * dim
 
     def backward(g):
         pieces, start = [], 0
