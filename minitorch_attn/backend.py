@@ -334,6 +334,9 @@ ERF_P = (1.1283791670955125, 0.22016058691597528, 0.066119436894578404, 0.006888
 ERF_Q = (1.0, 0.52844557338175033, 0.13474534973236628, 0.021985221941364701, 0.0025645365405870059,
          2.2607301156339028e-4, 1.5496864062031484e-5, 8.3491736253185776e-7, 3.51507437028063e-8,
          1.124428362881116e-9, 2.5491683984898086e-11, 3.3193087990829761e-13, 8.8522260224805998e-16)
+# Phi(x) = (1 + tanh(x u(x^2))) / 2, with a polynomial u whose error shifts Phi by at most 2.9e-8 for |x| <= 5.6, found
+# in the same way; beyond, u grows, and tanh is 1 to the last digit of float32.
+CDF_U = 0.797884941, 0.0363330844, -3.25947707e-5, -5.53062919e-5, 3.96476468e-6, -1.32265138e-7, 1.75622608e-9
 ERF_BLOCK = 1 << 17  # elements that the processor keeps at hand through some twenty passes
 
 
@@ -373,3 +376,20 @@ def erf(x):
     x = xp.clip(x, -5.94, 5.94)  # a point at which rounding does not fall short of 1
     t = x * x
     return xp.clip(x * polynomial(ERF_P, t) / polynomial(ERF_Q, t), -1.0, 1.0)
+
+
+def normal_cdf(x, square):
+    """Phi(x) = (1 + erf(x / sqrt 2)) / 2 for an array x of floating-point numbers and its square.
+
+    Largest error measured in float32 1e-7, in float64 6e-16; never beyond 0 and 1. In float32 by tanh, which has fewer
+    passes than `erf`.
+    """
+    if x.dtype.itemsize == 4:
+        y = polynomial(CDF_U, square)
+        y *= x
+        y = xp.tanh(y, out=y)
+    else:
+        y = erf(x * 0.5 ** 0.5)
+    y *= 0.5
+    y += 0.5
+    return y

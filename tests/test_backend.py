@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from minitorch_attn import backend
-from minitorch_attn.backend import library_of, matrix_product, row_max, to_device, to_host, xp
+from minitorch_attn.backend import library_of, matrix_product, normal_cdf, row_max, to_device, to_host, xp
 from tests.harness import draw
 
 # Which library
@@ -281,3 +281,13 @@ def test_matrix_product(lead, inner):
     np.testing.assert_allclose(found, wanted, rtol=1e-14)
     np.testing.assert_array_equal(to_host(matrix_product(to_device(a.astype(int)), to_device(np.ones_like(b, int)))),
                                   a.astype(int) @ np.ones_like(b, int))
+
+
+@pytest.mark.parametrize("kind, largest", [("f4", 1e-7), ("f8", 6e-16)])
+def test_normal_cdf(kind, largest):
+    x = np.concatenate([np.linspace(-12, 12, 40_001), [0, 1e10, -1e10, 3e38, -3e38, np.inf, -np.inf]]).astype(kind)
+    with np.errstate(over="ignore"):
+        y = to_host(normal_cdf(to_device(x), to_device(x * x)))
+    wanted = np.array([0.5 * math.erfc(-float(v) / math.sqrt(2)) for v in x])
+    assert y.dtype == kind and np.abs(y - wanted).max() < largest
+    assert y.min() == 0 and y.max() == 1 and y[40_001] == 0.5

@@ -263,9 +263,10 @@ wrong("elu with slope 1 everywhere", "passed_on", ACTIVATION, "elu",
       "g")
 wrong("hardtanh without limits", "mask_ignored", ACTIVATION, "hardtanh", "masked(g, (xa > min_val) & (xa < max_val))", "g",
       sample=lambda s: call(3 * s.apart("AC")))
-wrong("gelu without x phi(x)", "lost_path", ACTIVATION, "gelu", "slope *= x\n        slope += cdf", "slope[...] = cdf")
+wrong("gelu without x phi(x)", "lost_path", ACTIVATION, "gelu",
+      "xp.multiply(density, x, out=slope)\n        slope += cdf", "slope[...] = cdf")
 wrong("gelu without Phi(x)", "lost_path", ACTIVATION, "gelu", "slope += cdf", "pass")
-wrong("gelu without 1 / sqrt(2 pi)", "unclear", ACTIVATION, "gelu", "slope *= 1 / math.sqrt(2 * math.pi)", "pass")
+wrong("gelu without 1 / sqrt(2 pi)", "unclear", ACTIVATION, "gelu", "density *= 1 / math.sqrt(2 * math.pi)", "pass")
 wrong("silu as x times a constant gate", "lost_path", ACTIVATION, "silu", "gx *= y\n        gx += s", "gx = s.copy()")
 wrong("silu without the gate itself", "lost_path", ACTIVATION, "silu", "gx += s", "pass")
 wrong("softplus that passes g on", "passed_on", ACTIVATION, "softplus", "g * xp.where(linear, 1.0, logistic_from(z, small))", "g")

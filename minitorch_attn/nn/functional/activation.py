@@ -235,10 +235,12 @@ def gelu(x, approximate="none"):
         return gelu_tanh(x)
     if approximate != "none":
         raise ValueError(f"approximate must be 'none' or 'tanh', got {approximate!r}")
+    if x.ndim == 0:
+        return reshape(gelu(reshape(x, (1,))), ())
     xa = float_array(x)
     y = xp.empty_like(xa)
     slope = xp.empty_like(xa) if grad_mode.enabled and x.requires_grad else None
-    slices = parts(len(xa), xa.size) if xa.ndim else [Ellipsis]  # a 0-d array is one part
+    slices = parts(len(xa), xa.size)
     at_once([functools.partial(gelu_part, xa[i], y[i], None if slope is None else slope[i]) for i in slices])
 
     def backward(g):
@@ -253,16 +255,14 @@ def gelu_part(x, y, slope):
     phi(x) = e^(-x^2 / 2) / sqrt(2 pi) is the density. With the slope at hand, backward needs neither x nor Phi(x), and
     is one product.
     """
-    cdf = backend.erf(x * math.sqrt(0.5))
-    cdf += 1
-    cdf *= 0.5
+    square = x * x
+    cdf = backend.normal_cdf(x, square)
     xp.multiply(cdf, x, out=y)
     if slope is not None:
-        xp.multiply(x, x, out=slope)
-        slope *= -0.5
-        xp.exp(slope, out=slope)
-        slope *= 1 / math.sqrt(2 * math.pi)
-        slope *= x
+        square *= -0.5
+        density = xp.exp(square, out=square)
+        density *= 1 / math.sqrt(2 * math.pi)
+        xp.multiply(density, x, out=slope)
         slope += cdf
 
 
