@@ -9,7 +9,7 @@ from ..switching import bring_over
 
 __all__ = ["Optimizer"]
 
-CHUNK = 65536  # numbers updated at once: fewer cost more calls, more do not fit into the processor's cache
+CHUNK = 1 << 17  # numbers updated at once: fewer cost more calls, more do not fit into the processor's cache
 
 
 class Optimizer:

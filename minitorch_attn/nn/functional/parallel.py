@@ -10,7 +10,7 @@ from ...threads import at_once, parts
 __all__ = ["over_batch"]
 
 
-def over_batch(*cut, fewer=0):
+def over_batch(*cut, fewer=0, into=False):
     """Decorate a kernel whose first axis is a batch, so that large inputs are cut there, a part for each thread.
 
     The kernel is called once for each part, and its backward likewise; it need not know. Results are put together
@@ -25,6 +25,9 @@ def over_batch(*cut, fewer=0):
         argument, for then the result's first axis is another.
     fewer : int
         By how many dims less than the first argument the others have where their first axis is the batch.
+    into : bool
+        The kernel's ``backward(g, out=None)`` can write the first argument's gradient to `out`. The parts then write
+        it where it belongs, and it need not be put together.
 
     Notes
     -----
@@ -46,14 +49,14 @@ def over_batch(*cut, fewer=0):
                 return kernel(*args, **kwargs)
             batched = [first] + [name for name in others if arguments[name].ndim == x.ndim - fewer
                                  and arguments[name].shape[0] == x.shape[0]]
-            return _in_parts(kernel, arguments, batched, slices)
+            return _in_parts(kernel, arguments, batched, slices, into)
 
         return wrapper
 
     return decorate
 
 
-def _in_parts(kernel, arguments, batched, slices):
+def _in_parts(kernel, arguments, batched, slices, into):
     """``kernel(**arguments)``, with the arguments named in `batched` cut into `slices`.
 
     Each part gets leaf tensors of its own, so that the kernel makes a graph of one node of them. The program's graph
@@ -81,7 +84,8 @@ def _in_parts(kernel, arguments, batched, slices):
                 if cell.cell_contents is part.array:  # this backward needs the result: as a view of the whole, for
                     cell.cell_contents = y[rows]      # else the graph would keep it twice
         backward = BackwardInParts([name in batched for name in tensors], slices,
-                                   [(part.node, leaves) for part, leaves in results])
+                                   [(part.node, leaves) for part, leaves in results],
+                                   next(iter(tensors.values())).shape if into else None)
     return Tensor.from_op(kernel.__name__.lstrip("_"), y, tuple(tensors.values()), backward)
 
 
@@ -91,16 +95,20 @@ class BackwardInParts:
     batched : bool for each input, whether it was cut
     slices : of the batch, one for each part
     nodes : for each part, the node of the kernel's result, and the nodes of its inputs, None for one without gradient
+    shape : of the first input, whose gradient the parts write to one array; None if each makes one of its own
     """
 
-    def __init__(self, batched, slices, nodes):
-        self.batched, self.slices, self.nodes = batched, slices, nodes
+    def __init__(self, batched, slices, nodes, shape):
+        self.batched, self.slices, self.nodes, self.shape = batched, slices, nodes, shape
         # the engine looks here for arrays that were overwritten, as in the closure of any backward
         self.__closure__ = [cell for node, _ in nodes for cell in node.backward.__closure__ or ()]
 
     def __call__(self, g):
+        whole = None if self.shape is None else xp.empty(self.shape, g.dtype)
+
         def compute(rows, node, leaves):
-            gradients = dict(zip(node.parents, node.backward(g[rows])))
+            found = node.backward(g[rows]) if whole is None else node.backward(g[rows], whole[rows])
+            gradients = dict(zip(node.parents, found))
             return [gradients.get(leaf) if leaf is not None else None for leaf in leaves]
 
         tasks = [functools.partial(compute, rows, *nodes) for rows, nodes in zip(self.slices, self.nodes)]
@@ -108,6 +116,8 @@ class BackwardInParts:
         for cut, found in zip(self.batched, zip(*at_once(tasks))):
             if found[0] is None:
                 results.append(None)
+            elif not results and whole is not None:
+                results.append(whole)
             else:
                 results.append(xp.concatenate(found) if cut else sum(found))
         return tuple(results)
