@@ -16,6 +16,7 @@ import minitorch_attn as mt
 from minitorch_attn import backend, random, threads
 from minitorch_attn.nn import functional as F
 from minitorch_attn.nn.functional.attention import _exp_rows
+from minitorch_attn.ops.broadcast import sum_axes
 
 ROWS, WIDTH = 4096, 256
 STEPS = """
@@ -80,6 +81,12 @@ def attention(q, k, v):
     return softmax(q @ k.transpose(-1, -2) * q.shape[-1]**-0.5) @ v
 
 
+def apart(packed):
+    """Attention of queries, keys and values that lie side by side, taken apart first."""
+    q, k, v = packed.permute(2, 0, 3, 1, 4)
+    return F.scaled_dot_product_attention(q, k, v).transpose(1, 2)
+
+
 def fused():
     """Kernels whose backward is one formula, against elementary operations."""
     x, heads = (ROWS, WIDTH), (32, 4, 65, 16)
@@ -90,6 +97,8 @@ def fused():
     yield "GELU in one kernel", both_ways(gelu, x), both_ways(F.gelu, x)
     yield "attention in one kernel", both_ways(attention, *[heads] * 3), both_ways(F.scaled_dot_product_attention,
                                                                                   *[heads] * 3)
+    packed = 32, 16, 3, 4, 16
+    yield "queries, keys, values side by side", both_ways(apart, packed), both_ways(F.packed_attention, packed)
 
 
 def arrays():
@@ -97,9 +106,15 @@ def arrays():
     rng = numpy.random.default_rng(0)
     a, ones = rng.standard_normal((ROWS, 64), dtype="f4"), numpy.ones(64, "f4")
     yield "row sums by a product with ones", lambda: a.sum(-1), lambda: a @ ones
-    scores, column = rng.standard_normal((32, 4, 65, 65), dtype="f4"), numpy.ones((65, 1), "f4")
+    b = a.reshape(-1, 8, 64)
+    yield "sums over a middle axis by products", lambda: b.sum(1), lambda: sum_axes(b, (1,))
+    column, row = a[:, :1].copy(), a[:1].copy()
+    yield "outer product with an inner zero", lambda: column * row, lambda: backend.matrix_product(column, row)
+    short = rng.standard_normal((ROWS, 16), dtype="f4")
+    yield "maxima of short rows by columns", lambda: short.max(-1, keepdims=True), lambda: backend.row_max(short)
+    scores, key_ones = rng.standard_normal((32, 4, 65, 65), dtype="f4"), numpy.ones((65, 1), "f4")
     yield ("no row maxima where scores are moderate",
-           lambda: numpy.exp(scores - scores.max(-1, keepdims=True)) @ column, lambda: _exp_rows(scores.copy()))
+           lambda: numpy.exp(scores - scores.max(-1, keepdims=True)) @ key_ones, lambda: _exp_rows(scores.copy()))
     yield "masks of 16-bit numbers", lambda: mt.rand(ROWS, WIDTH) >= 0.1, lambda: random.keep_mask((ROWS, WIDTH), 0.1)
     ids, table = rng.integers(0, 1000, 2 * ROWS), numpy.zeros((1000, WIDTH), "f4")
     g = numpy.ones((2 * ROWS, WIDTH), "f4")

@@ -171,12 +171,12 @@ class MultiheadAttention(Module):
                                f"{query.shape}, {key.shape}, {value.shape}")
 
     def _is_packed(self, query, key, value):
-        """Whether one matrix product makes queries, keys and values, and there are no others."""
+        """Whether one matrix product makes all queries, keys and values: the input's, and no `_append`ed ones."""
         return (query is key and key is value and self.in_proj_weight is not None
                 and self.bias_k is None and not self.add_zero_attn)
 
     def _attend_packed(self, x, key_padding_mask, attn_mask):
-        """`forward` without weights, where `_is_packed` holds: heads are neither split off nor merged."""
+        """`forward` without weights, where `_is_packed` holds: one kernel reads all three where they lie."""
         qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias)
         qkv = qkv.unflatten(-1, (3, self.num_heads, self.head_dim))  # (..., 3C) -> (..., 3, H, D)
         qkv = qkv if self.batch_first else qkv.transpose(0, 1)  # -> (B, T, 3, H, D)
@@ -219,7 +219,7 @@ class MultiheadAttention(Module):
     def _merge_masks(self, key_padding_mask, attn_mask, batch, steps, keys, dtype):
         """Both masks as one of scaled_dot_product_attention, which broadcasts to (B, H, T, S), or None."""
         heads, extra = self.num_heads, (self.bias_k is not None) + self.add_zero_attn
-        keys -= extra  # at the end, and never hidden
+        keys -= extra  # those appended at the end are never hidden, so the masks have no columns for them
         masks = []
         if attn_mask is not None:
             if attn_mask.shape not in ((steps, keys), (batch * heads, steps, keys)):

@@ -236,8 +236,8 @@ class _Network(_Recurrent):
             x = outputs[0] if len(outputs) == 1 else cat(outputs, -1)  # (T, B, H), (T, B, H) -> (T, B, 2H)
         last = [stack(states) for states in zip(*last)]  # (B, H) for each run -> (runs, B, H)
         if self.batch_first:
-            # (T, B, H) -> (B, T, H); in one piece, as what reads it, attention above all, does so again and again
-            x = x.transpose(0, 1).contiguous()
+            # a copy, not a view: attention reads it at each step of a decoder, and is slower on a transposed view
+            x = x.transpose(0, 1).contiguous()  # (T, B, H) -> (B, T, H)
         return (x.squeeze(batch_dim), [h.squeeze(1) for h in last]) if unbatched else (x, last)
 
     def forward(self, input, hx=None):

@@ -277,7 +277,7 @@ wrong("glu's gate without s (1 - s)", "wrong_factor", ACTIVATION, "glu", "ga * (
 wrong("layer_norm without the path through the mean", "missing_mean_path", NORM, "layer_norm", "lost += r * mean_h",
       "pass")
 wrong("layer_norm without the path through the variance", "missing_variance_path", NORM, "layer_norm",
-      "xp.multiply(centred, r * (r * (r * mean_hc)), out=t)", "0 * t")
+      "xp.multiply(c, r * (r * (r * mean_hc)), out=t)", "0 * t")
 wrong("layer_norm with mean and variance as constants", "frozen_statistics", NORM, "layer_norm", "gx -= lost", "pass")
 wrong("layer_norm without 1/std", "wrong_factor", NORM, "layer_norm", "gx -= lost", "gx -= lost; gx /= r")
 wrong("layer_norm's gx without the weight", "wrong_factor", NORM, "layer_norm",

@@ -100,8 +100,8 @@ def _attention(query, key, value, attn_mask=None, *, scale, is_causal, keep, kee
 def packed_attention(packed, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None):
     r"""`scaled_dot_product_attention` of queries, keys and values that lie side by side, as one projection makes them.
 
-    Like ``q, k, v = packed.permute(2, 0, 3, 1, 4)`` with attention among these; but the three gradients are written
-    where they belong at once, and not put together by adding to zeros.
+    The same as ``q, k, v = packed.permute(2, 0, 3, 1, 4)``, then attention, then ``y.transpose(1, 2)``. But backward
+    writes the three gradients into one array of the shape of `packed`, where each view's would be added to zeros.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def packed_attention(packed, attn_mask=None, dropout_p=0.0, is_causal=False, *, 
                                   **_dropped(scores_shape, dropout_p)), dtype)
 
 
-@over_batch("packed", "attn_mask", "keep", fewer=1, into=True)
+@over_batch("packed", "attn_mask", "keep", fewer=1, writes_to_out=True)
 def _packed_attention(packed, attn_mask=None, *, scale, is_causal, keep, keep_scale):
     """`packed_attention` of checked inputs."""
     inputs = [x for x in (packed, attn_mask) if x is not None]
@@ -145,7 +145,7 @@ def _packed_attention(packed, attn_mask=None, *, scale, is_causal, keep, keep_sc
         gqkv = xp.empty(qkv.shape, qkv.dtype) if out is None else out
         *_, gmask = _gradients(g.swapaxes(1, 2), q, k, v, y.swapaxes(1, 2), e, total, scale, keep, keep_scale, needs,
                                mask_shape, _heads_first(gqkv))
-        return tuple(compress((gqkv, gmask), present))
+        return tuple(compress((gqkv if needs[0] else None, gmask), present))
 
     return Tensor.from_op("packed_attention", y, inputs, backward)
 
@@ -355,6 +355,7 @@ def _score_gradients(ga, q, k, scale, needs, mask_shape, out=(None, None)):
 
     dQ = scale dA K, dK = dA^T (scale Q), dM = dA.
     """
+    # where `out` is given, gq and gk are the arrays in there: shapes are equal then, so `unbroadcast` makes no others
     gq = gk = gmask = None
     if needs[0]:
         gq = unbroadcast(_product(ga, k, q, out[0]), q.shape)

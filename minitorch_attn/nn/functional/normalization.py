@@ -1,7 +1,7 @@
 """Normalisation: by mean and variance, by the root mean square, by a norm.
 
-Throughout, x_hat is the normalised input before weight and bias, r the reciprocal that scales it, and `present` says
-which of the inputs (x, weight, bias) are given.
+Throughout, x_hat is the normalised input before weight and bias, r the reciprocal that scales it, and c = x - mean, so
+that x_hat = c r; `present` says which of the inputs (x, weight, bias) are given.
 """
 import math
 from itertools import compress
@@ -52,32 +52,34 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     rows = x.array.reshape(math.prod(shape[:len(shape) - len(tail)]), n)  # (..., *tail) -> (N, n)
     ones = xp.ones((n, 1), x.dtype)
     mean = xp.matmul(rows, ones) / n  # (N, n) -> (N, 1)
-    centred = rows - mean
-    variance = xp.einsum("ij,ij->i", centred, centred)[:, None] / n + eps
+    c = rows - mean
+    variance = xp.einsum("ij,ij->i", c, c)[:, None] / n + eps
     far = mean_is_coarse(mean, variance)
     if bool(far.any()):
-        centred -= xp.where(far, xp.matmul(centred, ones) / n, 0.0)
-        variance = xp.einsum("ij,ij->i", centred, centred)[:, None] / n + eps
+        c -= xp.where(far, xp.matmul(c, ones) / n, 0.0)
+        variance = xp.einsum("ij,ij->i", c, c)[:, None] / n + eps
     r = 1 / xp.sqrt(variance)
-    y = matrix_product(r, w[None])  # x_hat w = (x - mean) r w, and to have r w first takes half as long
-    y *= centred
+    y = matrix_product(r, w[None])  # r w for each row and column: c (r w) is one pass, (c r) w would be two slower ones
+    y *= c
     if bias is not None:
         y += bias.array.reshape(n)
     present = (True, weight is not None, bias is not None)
 
     def backward(g):
         # dr/dx_j = -r^2 x_hat_j / n, so dx_hat_i/dx_j = r ([i = j] - 1/n - x_hat_i x_hat_j / n). Summed with h = g w:
-        # gx_j = r (h_j - mean(h) - x_hat_j mean(h x_hat)), means over the row; with c = x - mean, x_hat = c r, this is
-        # g_j r w_j - (r mean(h) + c_j r^3 mean(h c)).
-        # The means and gw, gb are products with vectors; this is faster on rows than `standardised_backward`.
-        g = g.reshape(centred.shape)
-        t = g * centred
+        # gx_j = r (h_j - mean(h) - x_hat_j mean(h x_hat)), means over the row; with x_hat = c r this is
+        # g_j r w_j - (c_j r^3 mean(h c) + r mean(h)).
+        # The means, as mean(h) = g (w/n), and gw, gb are products with vectors: on rows this is faster than
+        # `standardised_backward`.
+        g = g.reshape(c.shape)
+        t = g * c
         ones, share = xp.ones((1, len(t)), g.dtype), (w / n)[:, None]
         gw, gb = xp.matmul(r.T, t), xp.matmul(ones, g)  # (1, N) (N, n) -> (1, n)
         mean_h, mean_hc = xp.matmul(g, share), xp.matmul(t, share)  # -> (N, 1)
-        lost = xp.multiply(centred, r * (r * (r * mean_hc)), out=t)  # t's memory is used again
+        # what stands in brackets, in t's memory; r^3 alone would overflow where the variance is tiny, c r would not
+        lost = xp.multiply(c, r * (r * (r * mean_hc)), out=t)
         lost += r * mean_h
-        gx = matrix_product(r, w[None])
+        gx = matrix_product(r, w[None])  # made again, which costs less than to keep it
         gx *= g
         gx -= lost
         return tuple(compress((gx.reshape(shape), gw.reshape(tail), gb.reshape(tail)), present))

@@ -10,24 +10,25 @@ from ...threads import at_once, parts
 __all__ = ["over_batch"]
 
 
-def over_batch(*cut, fewer=0, into=False):
+def over_batch(*cut, fewer=0, writes_to_out=False):
     """Decorate a kernel whose first axis is a batch, so that large inputs are cut there, a part for each thread.
 
-    The kernel is called once for each part, and its backward likewise; it need not know. Results are put together
-    again. So of ``kernel(query, key, mask)`` with query and key (B, H, T, D) and a mask (T, T), each part gets some of
-    the B samples of query and key, and the whole mask, whose gradient is the sum of what the parts find.
+    The kernel is called once for each part, and its backward likewise. Results are put together again. So of
+    ``kernel(query, key, mask)`` with query and key (B, H, T, D) and a mask (T, T), each part gets some of the B samples
+    of query and key, and the whole mask, whose gradient is the sum of what the parts find.
 
     Parameters
     ----------
     cut : str
-        The names of the arguments, tensors or arrays, that may have the batch as first axis. One is cut if it has as
-        many dims as the first argument and the same first size. Nothing is cut if one has more dims than the first
-        argument, for then the result's first axis is another.
+        The names of the arguments, tensors or arrays, that may have the batch as first axis. The first argument is
+        cut. Another is cut if it has as many dims, less `fewer`, and the same first size. Nothing is cut if one has
+        more, for then the result's first axis is another.
     fewer : int
-        By how many dims less than the first argument the others have where their first axis is the batch.
-    into : bool
-        The kernel's ``backward(g, out=None)`` can write the first argument's gradient to `out`. The parts then write
-        it where it belongs, and it need not be put together.
+        How many dims fewer than the first argument the others have when their first axis is the batch: 1 for packed
+        heads (B, T, 3, H, D) and a mask (B, H, T, T).
+    writes_to_out : bool
+        Whether the kernel's backward is ``backward(g, out=None)``, and writes the first argument's gradient to `out`
+        if that is given. The parts then write to one array, and there is nothing to put together.
 
     Notes
     -----
@@ -49,14 +50,14 @@ def over_batch(*cut, fewer=0, into=False):
                 return kernel(*args, **kwargs)
             batched = [first] + [name for name in others if arguments[name].ndim == x.ndim - fewer
                                  and arguments[name].shape[0] == x.shape[0]]
-            return _in_parts(kernel, arguments, batched, slices, into)
+            return _in_parts(kernel, arguments, batched, slices, writes_to_out)
 
         return wrapper
 
     return decorate
 
 
-def _in_parts(kernel, arguments, batched, slices, into):
+def _in_parts(kernel, arguments, batched, slices, writes_to_out):
     """``kernel(**arguments)``, with the arguments named in `batched` cut into `slices`.
 
     Each part gets leaf tensors of its own, so that the kernel makes a graph of one node of them. The program's graph
@@ -85,7 +86,7 @@ def _in_parts(kernel, arguments, batched, slices, into):
                     cell.cell_contents = y[rows]      # else the graph would keep it twice
         backward = BackwardInParts([name in batched for name in tensors], slices,
                                    [(part.node, leaves) for part, leaves in results],
-                                   next(iter(tensors.values())).shape if into else None)
+                                   next(iter(tensors.values())).shape if writes_to_out else None)
     return Tensor.from_op(kernel.__name__.lstrip("_"), y, tuple(tensors.values()), backward)
 
 
@@ -113,10 +114,10 @@ class BackwardInParts:
 
         tasks = [functools.partial(compute, rows, *nodes) for rows, nodes in zip(self.slices, self.nodes)]
         results = []
-        for cut, found in zip(self.batched, zip(*at_once(tasks))):
+        for i, (cut, found) in enumerate(zip(self.batched, zip(*at_once(tasks)))):
             if found[0] is None:
                 results.append(None)
-            elif not results and whole is not None:
+            elif i == 0 and whole is not None:
                 results.append(whole)
             else:
                 results.append(xp.concatenate(found) if cut else sum(found))

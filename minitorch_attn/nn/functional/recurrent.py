@@ -123,8 +123,8 @@ def gru(x, h0, w_ih, w_hh, b_ih=None, b_hh=None, reverse=False):
     needs_gx, present = inputs[0].requires_grad, (*[True] * 4, b_ih is not None, b_hh is not None)
 
     def backward(g):
-        # With s the sigmoid, r = s(a_r + c_r), z = s(a_z + c_z), n = tanh(a_n + r c_n), where a comes from x and c
-        # from h_{t-1}. So h_t moves with these pre-activations by
+        # With s the sigmoid, r = s(a_r + c_r), z = s(a_z + c_z), n = tanh(a_n + r c_n), where a = W_i x + b_i and
+        # c = W_h h_{t-1} + b_h. So h_t moves with these pre-activations by
         #   dh/da_n = (1 - z)(1 - n^2),  dh/da_z = (h_{t-1} - n) z(1 - z),  dh/da_r = dh/da_n r c_n (1 - r),
         #   dh/dc_r = dh/da_r,  dh/dc_z = dh/da_z,  but  dh/dc_n = r dh/da_n.
         # All this is known before the walk back, which only has to carry
@@ -143,7 +143,7 @@ def gru(x, h0, w_ih, w_hh, b_ih=None, b_hh=None, reverse=False):
             gh = gh * z[t]
             gh += xp.matmul(gc[t], w_hh)  # (B, 3H) -> (B, H)
         _, gw_hh, gb_hh = _affine_gradients(gc, hs[:-1], w_hh, False)
-        ga, ga_gates = gc, gc_gates  # the same array: only the part of n differs, which is written over it
+        ga, ga_gates = gc, gc_gates  # gc is used up; ga differs in the part of n alone, which is written over it
         xp.multiply(ghs, dh_dan, out=ga_gates[2])
         gx, gw_ih, gb_ih = _affine_gradients(ga, x, w_ih, needs_gx)
         return tuple(compress((gx[::-1] if reverse and needs_gx else gx, gh, gw_ih, gw_hh, gb_ih, gb_hh), present))
@@ -151,23 +151,25 @@ def gru(x, h0, w_ih, w_hh, b_ih=None, b_hh=None, reverse=False):
     return Tensor.from_op("gru", y[::-1] if reverse else y, inputs, backward)
 
 
-def _gru_steps(x, h0, w_ih, w_hh, b_ih=0.0, b_hh=None):
-    """Run the steps of a GRU over x (T, B, I).
+def _gru_steps(x, h0, w_ih, w_hh, b_ih=None, b_hh=None):
+    """Run the steps of a GRU over x (T, B, I), with both biases or none.
 
     Returns
     -------
-    gates : array (3, T, B, H), r, z and n of all steps: apart, so that passes over one find it in one piece, which
-        takes a third of the time that pieces of 64 numbers take
+    gates : array (3, T, B, H), r, z and n of all steps. Each lies in one piece: of (64, 192) numbers with the gates
+        side by side, a pass over one gate takes three times as long.
     c_n : array (T, B, H), what the reset gate scales in each step
     hs : array (T + 1, B, H), the states, h0 first
     """
     (steps, batch), width = x.shape[:2], w_hh.shape[1]
-    b, b_n = b_ih, 0.0
-    if b_hh is not None:
+    a, b_n = _project(x, w_ih), 0.0
+    if b_ih is not None:
+        # in r and z both biases are just added; of n's, the reset gate scales the second one, which is added to c_n
         b, b_n = b_ih + b_hh, b_hh[2 * width:]
-        b[2 * width:] = b_ih[2 * width:]  # r and z can do with one bias, n cannot
-    a = _gates_first(_project(x, w_ih, b), 3)  # (T, B, I) -> (3, T, B, H)
-    w = xp.ascontiguousarray(w_hh.T)  # the product of small matrices takes half as long again on the view
+        b[2 * width:] = b_ih[2 * width:]
+        a += b
+    a = _gates_first(a, 3)  # (T, B, 3H) -> (3, T, B, H)
+    w = xp.ascontiguousarray(w_hh.T)  # a product of small matrices takes about 1.5 times as long with the view
     gates, c_n = xp.empty((3, steps, batch, width), h0.dtype), xp.empty((steps, batch, width), h0.dtype)
     hs = xp.empty((steps + 1, batch, width), h0.dtype)
     hs[0] = h0
@@ -184,10 +186,13 @@ def _gru_steps(x, h0, w_ih, w_hh, b_ih=0.0, b_hh=None):
     return gates, c_n, hs
 
 
-def _gates_first(a, gates):
-    """A view of the array `a` with its last axis, the gates side by side, cut: (..., GH) -> (G, ..., H)."""
+def _gates_first(a, count):
+    """The array `a`, whose last axis holds `count` gates side by side, with the gates first: (..., GH) -> (G, ..., H).
+
+    Always a view, for to cut the last axis copies nothing; so one can also write to it.
+    """
     lead = a.ndim - 1
-    return a.reshape(*a.shape[:-1], gates, a.shape[-1] // gates).transpose(lead, *range(lead), lead + 1)
+    return a.reshape(*a.shape[:-1], count, a.shape[-1] // count).transpose(lead, *range(lead), lead + 1)
 
 
 @quiet
