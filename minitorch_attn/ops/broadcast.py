@@ -18,7 +18,7 @@ def sum_axes(a, axes):
     Of 256 floating-point numbers and more, sums over neighbouring axes, but not all, are matrix products with ones:
     NumPy's own loop mostly takes several times as long (float32: over the rows of (4160, 64) 130 us against 30, over
     its columns 160 against 34, over the middle axis of (64, 8, 128) 15 against 7, of (1024, 64, 2) 950 against 50).
-    Over a last axis longer than 256 NumPy is as fast, and adds pairwise, which keeps more digits.
+    Over a last axis longer than 256, NumPy is as fast, and adds pairwise, which keeps more digits.
     """
     if a.dtype == dtypes.float16:
         return xp.sum(a, axis=axes, keepdims=True, dtype=dtypes.float32).astype(a.dtype)
@@ -35,10 +35,10 @@ def sum_axes(a, axes):
     shape, start, stop = a.shape, axes[0], axes[-1] + 1
     kept = shape[:start] + (1,) * len(axes) + shape[stop:]
     lead, n, tail = math.prod(shape[:start]), math.prod(shape[start:stop]), math.prod(shape[stop:])
-    if stop < a.ndim:
+    if tail > 1 and n > 1:
         parts = a.reshape((lead, n, tail) if start else (n, tail))
         return xp.matmul(xp.ones((1, n), a.dtype), parts).reshape(kept)  # -> (lead, 1, tail)
-    if start and n <= 256:
+    if lead > 1 and 1 < n <= 256:
         return xp.matmul(a.reshape(lead, n), xp.ones((n, 1), a.dtype)).reshape(kept)  # -> (lead, 1)
     return xp.sum(a, axis=axes, keepdims=True)
 

@@ -277,15 +277,15 @@ wrong("glu's gate without s (1 - s)", "wrong_factor", ACTIVATION, "glu", "ga * (
 wrong("layer_norm without the path through the mean", "missing_mean_path", NORM, "layer_norm", "lost += r * mean_h",
       "pass")
 wrong("layer_norm without the path through the variance", "missing_variance_path", NORM, "layer_norm",
-      "xp.multiply(c, r * (r * (r * mean_hc)), out=t)", "0 * t")
+      "xp.multiply(c, r * (u * (u * mean_hc)), out=t)", "0 * t")
 wrong("layer_norm with mean and variance as constants", "frozen_statistics", NORM, "layer_norm", "gx -= lost", "pass")
 wrong("layer_norm without 1/std", "wrong_factor", NORM, "layer_norm", "gx -= lost", "gx -= lost; gx /= r")
 wrong("layer_norm's gx without the weight", "wrong_factor", NORM, "layer_norm",
       "share = xp.ones((1, len(t)), g.dtype), (w / n)[:, None]",
       "share = xp.ones((1, len(t)), g.dtype), (w * 0 + 1 / n)[:, None]", "gx = matrix_product(r, w[None])",
       "gx = matrix_product(r, 0 * w[None] + 1)")
-wrong("layer_norm's weight with x, not x_hat", "unclear", NORM, "layer_norm", "xp.matmul(r.T, t)", "xp.matmul(ones, g * rows)")
-wrong("layer_norm's weight without x_hat", "passed_on", NORM, "layer_norm", "xp.matmul(r.T, t)", "xp.matmul(ones, g)")
+wrong("layer_norm's weight with x, not x_hat", "unclear", NORM, "layer_norm", "xp.matmul(u.T, t)", "xp.matmul(ones, g * rows)")
+wrong("layer_norm's weight without x_hat", "passed_on", NORM, "layer_norm", "xp.matmul(u.T, t)", "xp.matmul(ones, g)")
 wrong("layer_norm's bias from the first row alone", "unsummed_broadcast", NORM, "layer_norm", "xp.matmul(ones, g)  #", "g[0]  #")
 wrong("layer_norm's weight as a mean over rows", "factor", NORM, "layer_norm", "gw.reshape(tail)",
       "(gw / len(t)).reshape(tail)")
@@ -293,7 +293,7 @@ wrong("layer_norm that returns zeros", "zero_gradient", NORM, "layer_norm", "gx.
       "0 * gx.reshape(shape)")
 wrong("rms_norm with its root mean square as a constant", "missing_variance_path", NORM, "rms_norm",
       "gx -= through_r", "pass")
-wrong("rms_norm with r, not r^3", "unclear", NORM, "rms_norm", "r * (r * (r * mean_hx))", "r * mean_hx")
+wrong("rms_norm with r, not r^3", "unclear", NORM, "rms_norm", "r * (u * (u * mean_hx))", "r * mean_hx")
 wrong("group_norm without the path through the mean", "missing_mean_path", NORM, "standardised_backward",
       "gx -= sum_axes(h, axes) / n", "pass", op="group_norm")
 wrong("group_norm without the path through the variance", "missing_variance_path", NORM, "standardised_backward",

@@ -59,6 +59,20 @@ def test_self_attention_is_pytorchs(options, need_weights):
     theirs.zero_grad()
     agree(ours, theirs, lambda f, x, y: f(x, y, y, need_weights=need_weights), draw(T, B, C),  # one tensor, two roles
           draw(*((T, S, C) if options.get("batch_first") else (S, B, C)), seed=1))
+    ours.zero_grad()
+    theirs.zero_grad()
+    agree(ours, theirs, lambda f, x, y: f(y, y, x, need_weights=need_weights), draw(S, B, C), draw(S, B, C, seed=1))
+
+
+def test_self_attention_is_one_kernel_unless_weights_are_wanted(monkeypatch):
+    layer, called = nn.MultiheadAttention(C, H), []
+    kernel = nn.functional.packed_attention
+    monkeypatch.setattr(nn.functional, "packed_attention", lambda *args: called.append(1) or kernel(*args))
+    x = tensor(T, B, C)
+    layer(x, x, x)
+    assert not called
+    layer(x, x, x, need_weights=False)
+    assert called
 
 
 def hidden(*shape):

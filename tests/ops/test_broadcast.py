@@ -1,10 +1,12 @@
 """Broadcasting and its undoing."""
+import itertools
+
 import numpy as np
 import pytest
 
 import minitorch_attn as mt
 from minitorch_attn.backend import to_device, to_host
-from minitorch_attn.ops.broadcast import unbroadcast
+from minitorch_attn.ops.broadcast import sum_axes, unbroadcast
 from tests.harness import assert_gradients, assert_like_torch, draw, gradients
 
 CASES = {
@@ -79,6 +81,24 @@ def test_unbroadcast_sums_over_the_copies(shape, seen):
         got = to_host(unbroadcast(to_device(like), shape))
         np.testing.assert_allclose(got, wanted, rtol=1e-12, strict=True)
     assert unbroadcast(to_device(g.astype("f4")), shape).dtype == np.float32
+
+
+@pytest.mark.parametrize("axes", [a for n in (1, 2, 3, 4) for a in itertools.combinations(range(4), n)], ids=str)
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (1, 2, 3, 0), (2, 0, 3, 1), (3, 2, 1, 0)], ids=str)
+@pytest.mark.parametrize("shape", [(5, 7, 3, 11), (5, 1, 300, 2), (3, 2, 301, 1), (1, 1, 3, 2)], ids=str)
+def test_sum_axes(shape, order, axes):
+    a = draw(*shape).transpose(order)
+    for like in (a, a[..., ::2]):
+        found = to_host(sum_axes(to_device(like), axes))
+        np.testing.assert_allclose(found, like.sum(axis=axes, keepdims=True), rtol=1e-11, atol=1e-11, strict=True)
+        assert not np.shares_memory(found, like)
+
+
+@pytest.mark.parametrize("shape", [(1 << 18,), (3, 1 << 18), (3, 1 << 18, 1)], ids=str)
+def test_long_sums_keep_their_digits(shape):
+    a = to_device(np.full(shape, 0.1, "f4"))
+    axis = len(shape) - 1 if shape[-1] > 1 else 1
+    np.testing.assert_allclose(to_host(sum_axes(a, (axis,))).ravel(), (1 << 18) * float(np.float32(0.1)), rtol=1e-6)
 
 
 def test_gradients_of_broadcast_operands():

@@ -181,6 +181,17 @@ def test_truth_values():
             wrong()
 
 
+@pytest.mark.parametrize("kind, dtype", [("bool", "int64"), ("uint8", "uint8"), ("int8", "int8"), ("int64", "int64")])
+def test_an_integer_plus_a_number_keeps_its_dtype(kind, dtype):
+    x = mt.tensor(np.array([0, 1], kind))
+    for y in (x + 1, 1 + x, mt.add(x, 1)):
+        assert y.tolist() == [1, 2] and str(y.dtype) == dtype
+    assert (x[1] + 1).shape == () and (x[1] + 1).tolist() == 2
+    if kind.startswith("int"):
+        with pytest.raises(OverflowError):
+            x + 2**64
+
+
 def test_alpha():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     a, b = draw(2, 3), draw(3, seed=1)

@@ -228,6 +228,10 @@ def test_cat_passes_each_input_its_own_dtype_back():
     assert y.grad.dtype == mt.float64 and y.grad.tolist() == [2, 3, 4]
 
 
+def test_the_empty_vector_has_a_say_in_the_dtype():
+    assert mt.cat([mt.zeros(0, dtype=mt.float64), mt.ones(2, 3)]).dtype == mt.float64
+
+
 def test_cat_skips_the_empty_vector():
     x, nothing = mt.ones(2, 3, requires_grad=True), mt.zeros(0, requires_grad=True)
     y = mt.cat([nothing, x, nothing], dim=1)

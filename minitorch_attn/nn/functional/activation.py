@@ -235,9 +235,9 @@ def gelu(x, approximate="none"):
         return gelu_tanh(x)
     if approximate != "none":
         raise ValueError(f"approximate must be 'none' or 'tanh', got {approximate!r}")
-    if x.ndim == 0:
-        return reshape(gelu(reshape(x, (1,))), ())
     xa = float_array(x)
+    if xa.ndim == 0:
+        return reshape(gelu(reshape(x, (1,))), ())
     y = xp.empty_like(xa)
     slope = xp.empty_like(xa) if grad_mode.enabled and x.requires_grad else None
     slices = parts(len(xa), xa.size)

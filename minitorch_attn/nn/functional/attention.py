@@ -142,10 +142,13 @@ def _packed_attention(packed, attn_mask=None, *, scale, is_causal, keep, keep_sc
     mask_shape = mask[0].shape if mask else None
 
     def backward(g, out=None):
-        gqkv = xp.empty(qkv.shape, qkv.dtype) if out is None else out
+        gqkv, parts = out, (None, None, None)
+        if needs[0]:
+            gqkv = xp.empty(qkv.shape, qkv.dtype) if out is None else out
+            parts = _heads_first(gqkv)
         *_, gmask = _gradients(g.swapaxes(1, 2), q, k, v, y.swapaxes(1, 2), e, total, scale, keep, keep_scale, needs,
-                               mask_shape, _heads_first(gqkv))
-        return tuple(compress((gqkv if needs[0] else None, gmask), present))
+                               mask_shape, parts)
+        return tuple(compress((gqkv, gmask), present))
 
     return Tensor.from_op("packed_attention", y, inputs, backward)
 

@@ -14,8 +14,8 @@ def over_batch(*cut, fewer=0, writes_to_out=False):
     """Decorate a kernel whose first axis is a batch, so that large inputs are cut there, a part for each thread.
 
     The kernel is called once for each part, and its backward likewise. Results are put together again. So of
-    ``kernel(query, key, mask)`` with query and key (B, H, T, D) and a mask (T, T), each part gets some of the B samples
-    of query and key, and the whole mask, whose gradient is the sum of what the parts find.
+    ``kernel(query, key, mask)`` with query and key (B, H, T, D) and a mask (T, T), each part gets some of the B
+    samples of query and key, and the whole mask, whose gradient is the sum of what the parts find.
 
     Parameters
     ----------
@@ -105,7 +105,9 @@ class BackwardInParts:
         self.__closure__ = [cell for node, _ in nodes for cell in node.backward.__closure__ or ()]
 
     def __call__(self, g):
-        whole = None if self.shape is None else xp.empty(self.shape, g.dtype)
+        whole = None
+        if self.shape is not None and self.nodes[0][1][0] is not None:  # the first input's gradient is wanted
+            whole = xp.empty(self.shape, g.dtype)
 
         def compute(rows, node, leaves):
             found = node.backward(g[rows]) if whole is None else node.backward(g[rows], whole[rows])

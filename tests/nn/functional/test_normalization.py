@@ -93,6 +93,34 @@ def test_a_constant_row_and_an_eps_inside_the_root():
     np.testing.assert_allclose(x.grad.numpy(), [-421.637, -105.409, 527.046], atol=1e-3)
 
 
+@pytest.mark.parametrize("size, slope", [(1e-15, 1.0), (1e-18, 1e-12), (1e15, 1e25), (1e18, 1e20), (1.0, 1e30)])
+@pytest.mark.parametrize("norm", [F.layer_norm, F.rms_norm])
+def test_very_small_and_very_large_rows_keep_their_digits(norm, size, slope):
+    x, w, g = draw(5, 7).astype("f4") * np.float32(size), draw(7, seed=1).astype("f4"), draw(5, 7, seed=2) * slope
+
+    def run(kind):
+        inputs = [mt.tensor(a.astype(kind)).requires_grad_() for a in (x, w)]
+        y = norm(inputs[0], (7,), inputs[1], eps=0.0)
+        y.backward(mt.tensor(g.astype(kind)))
+        return [y.numpy(force=True), *(v.grad.numpy() for v in inputs)]
+
+    for found, wanted in zip(run("f4"), run("f8")):
+        largest = np.abs(wanted).max()
+        if largest < 1e38:
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=3e-6 * largest)
+
+
+@pytest.mark.parametrize("norm", [F.layer_norm, F.rms_norm])
+def test_an_enormous_row_leaves_the_gradient_of_the_others(norm):
+    x, g = draw(4, 7).astype("f4"), np.full((4, 7), 2.0, "f4")
+    x[0, 0] = -3e38
+    w = mt.ones(7, requires_grad=True)
+    norm(mt.tensor(x), (7,), w).backward(mt.tensor(g))
+    rest = mt.ones(7, requires_grad=True)
+    norm(mt.tensor(x[1:]), (7,), rest).backward(mt.tensor(g[1:]))
+    np.testing.assert_allclose(w.grad.numpy(), rest.grad.numpy(), rtol=1e-6, atol=1e-6)  # its mean square is infinite
+
+
 def test_float16_is_computed_in_float32():
     b = np.arange(10).astype("f2")
     y = F.layer_norm(mt.tensor(np.zeros(10, "f2")), 10, bias=mt.tensor(b), eps=1e-12)  # 1e-12 is 0 in float16

@@ -74,6 +74,18 @@ def test_packed_attention(both, name):
     assert_same(both(lambda *x: F.packed_attention(*x, **options), draw(B, T, 3, H, D), *masks))
 
 
+def test_packed_attention_in_float32(both):
+    for whole, parts in zip(*both(F.packed_attention, draw(B, T, 3, H, D).astype("f4"))):
+        assert whole.dtype == parts.dtype == np.float32
+        np.testing.assert_allclose(parts, whole, rtol=1e-5, atol=1e-6)
+
+
+def test_packed_attention_with_a_gradient_for_the_mask_alone(both):
+    packed = mt.tensor(draw(B, T, 3, H, D))
+    assert_same(both(lambda mask: F.packed_attention(packed, mask), draw(T, T, seed=3)))
+    assert packed.grad is None
+
+
 @pytest.mark.parametrize("shared", [(0,), (1, 2)])
 def test_attention_where_all_samples_share_an_input(both, shared):
     arrays = [a[:1] if i in shared else a for i, a in enumerate(QKV)]
