@@ -122,8 +122,7 @@ def packed_attention(packed, attn_mask=None, dropout_p=0.0, is_causal=False, *, 
     """
     if packed.ndim != 5 or packed.shape[2] != 3:
         raise RuntimeError(f"packed attention needs queries, keys and values (B, T, 3, H, D), got {packed.shape}")
-    q, k, v = Tensor.wrap(packed.array).permute(2, 0, 3, 1, 4)  # for the checks alone
-    scores_shape = _check(q, k, v, attn_mask, dropout_p, is_causal)
+    scores_shape = _check(*_heads_first(packed.array), attn_mask, dropout_p, is_causal)
     dtype, inputs = packed.dtype, _widen(packed, attn_mask)
     return cast(_packed_attention(*inputs, scale=_scale(packed, scale), is_causal=is_causal,
                                   **_dropped(scores_shape, dropout_p)), dtype)
@@ -255,7 +254,10 @@ def _grouped(attend, query, key, value, attn_mask):
 
 
 def _check(query, key, value, attn_mask, dropout_p, is_causal):
-    """The shape (..., T, S) of the scores; RuntimeError with the likely fix unless attention is defined for these."""
+    """The shape (..., T, S) of the scores; RuntimeError with the likely fix unless attention is defined for these.
+
+    Query, key and value may be tensors or arrays.
+    """
     if not query.dtype == key.dtype == value.dtype or query.dtype.kind != "f":
         raise RuntimeError("query, key and value must have one floating-point dtype, got "
                            f"{query.dtype}, {key.dtype} and {value.dtype}")
