@@ -249,8 +249,7 @@ def __index__(x):
     array = x.array
     if array.dtype.kind == "f" or array.size != 1:
         raise TypeError(f"only one whole number can be an index, got a tensor {x.dtype} of shape {x.shape}")
-    if x.storage.replaced:
-        x.check_current()
+    x.check_current()
     return int(array.item())
 
 

@@ -269,7 +269,8 @@ def test_row_max(shape):
     assert np.array_equal(found, a.max(axis=-1, keepdims=True))
     a[..., 0] = np.nan
     assert np.isnan(to_host(row_max(to_device(a)))).all()
-    assert row_max(to_device(a)[..., ::-1].swapaxes(0, -1)).shape == (*a.swapaxes(0, -1).shape[:-1], 1)
+    view = a[..., ::-1].swapaxes(0, -1)
+    np.testing.assert_array_equal(to_host(row_max(to_device(view))), view.max(axis=-1, keepdims=True))
 
 
 @pytest.mark.parametrize("inner", [1, 2])
@@ -289,7 +290,7 @@ def test_matrix_product(lead, inner):
 def test_normal_cdf(kind, largest):
     x = np.concatenate([np.linspace(-12, 12, 40_001), [0, 1e10, -1e10, 3e38, -3e38, np.inf, -np.inf]]).astype(kind)
     with np.errstate(over="ignore"):
-        y = to_host(normal_cdf(to_device(x), to_device(x * x)))
+        y = to_host(normal_cdf(to_device(x)))
     wanted = np.array([0.5 * math.erfc(-float(v) / math.sqrt(2)) for v in x])
     assert y.dtype == kind and np.abs(y - wanted).max() < largest
     assert y.min() == 0 and y.max() == 1 and y[40_001] == 0.5

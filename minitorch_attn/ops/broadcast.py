@@ -29,17 +29,15 @@ def sum_axes(a, axes):
         back = [order.index(i) for i in range(a.ndim)]
         if a.transpose(order).flags.c_contiguous:
             return sum_axes(a.transpose(order), tuple(sorted(back[i] for i in axes))).transpose(back)
-        return xp.sum(a, axis=axes, keepdims=True)
-    if not axes or axes[-1] - axes[0] >= len(axes):
-        return xp.sum(a, axis=axes, keepdims=True)
-    shape, start, stop = a.shape, axes[0], axes[-1] + 1
-    kept = shape[:start] + (1,) * len(axes) + shape[stop:]
-    lead, n, tail = math.prod(shape[:start]), math.prod(shape[start:stop]), math.prod(shape[stop:])
-    if tail > 1 and n > 1:
-        parts = a.reshape((lead, n, tail) if start else (n, tail))
-        return xp.matmul(xp.ones((1, n), a.dtype), parts).reshape(kept)  # -> (lead, 1, tail)
-    if lead > 1 and 1 < n <= 256:
-        return xp.matmul(a.reshape(lead, n), xp.ones((n, 1), a.dtype)).reshape(kept)  # -> (lead, 1)
+    elif axes and axes[-1] - axes[0] < len(axes):
+        shape, start, stop = a.shape, axes[0], axes[-1] + 1
+        kept = shape[:start] + (1,) * len(axes) + shape[stop:]
+        lead, n, tail = math.prod(shape[:start]), math.prod(shape[start:stop]), math.prod(shape[stop:])
+        if tail > 1 and n > 1:
+            parts = a.reshape((lead, n, tail) if start else (n, tail))
+            return xp.matmul(xp.ones((1, n), a.dtype), parts).reshape(kept)  # (lead, n, tail) -> (lead, 1, tail)
+        if lead > 1 and 1 < n <= 256:
+            return xp.matmul(a.reshape(lead, n), xp.ones((n, 1), a.dtype)).reshape(kept)  # (lead, n) -> (lead, 1)
     return xp.sum(a, axis=axes, keepdims=True)
 
 

@@ -191,7 +191,7 @@ def getitem(x, index):
         If a slice steps backwards.
     """
     if type(index) is slice and x.ndim:  # the commonest, and it needs no more
-        return piece_of("getitem", x, (as_item(index), Ellipsis))
+        return piece_of("getitem", x, (as_item(index),))
     return read("getitem", x, place_of(x.shape, index))
 
 

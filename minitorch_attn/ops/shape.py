@@ -250,7 +250,8 @@ def cat(tensors, dim=0):
         arrays = [a.astype(dtype, copy=False) for a in arrays]
     pieces = [a for a, keep in zip(arrays, kept) if keep]
     y = xp.asarray(xp.concatenate(pieces, axis=dim), order="C")  # of transposed inputs NumPy makes a transposed result
-    sizes, before = [a.shape[dim] if keep else 0 for a, keep in zip(arrays, kept)], (slice(None),) * dim
+    sizes = [a.shape[dim] if keep else 0 for a, keep in zip(arrays, kept)]
+    before = (slice(None),) * dim
 
     def backward(g):
         pieces, start = [], 0

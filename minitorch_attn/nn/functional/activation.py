@@ -255,14 +255,14 @@ def gelu_part(x, y, slope):
     phi(x) = e^(-x^2 / 2) / sqrt(2 pi) is the density. With the slope at hand, backward needs neither x nor Phi(x), and
     is one product.
     """
-    square = x * x
-    cdf = backend.normal_cdf(x, square)
+    cdf = backend.normal_cdf(x)
     xp.multiply(cdf, x, out=y)
     if slope is not None:
-        square *= -0.5
-        density = xp.exp(square, out=square)
-        density *= 1 / math.sqrt(2 * math.pi)
-        xp.multiply(density, x, out=slope)
+        xp.multiply(x, x, out=slope)
+        slope *= -0.5
+        xp.exp(slope, out=slope)
+        slope *= 1 / math.sqrt(2 * math.pi)
+        slope *= x
         slope += cdf
 
 

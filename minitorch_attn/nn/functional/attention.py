@@ -128,7 +128,7 @@ def packed_attention(packed, attn_mask=None, dropout_p=0.0, is_causal=False, *, 
                                   **_dropped(scores_shape, dropout_p)), dtype)
 
 
-@over_batch("packed", "attn_mask", "keep", fewer=1, writes_to_out=True)
+@over_batch("packed", "attn_mask", "keep", fewer=1)
 def _packed_attention(packed, attn_mask=None, *, scale, is_causal, keep, keep_scale):
     """`packed_attention` of checked inputs."""
     inputs = [x for x in (packed, attn_mask) if x is not None]
@@ -140,14 +140,11 @@ def _packed_attention(packed, attn_mask=None, *, scale, is_causal, keep, keep_sc
     present, needs = (True, attn_mask is not None), [packed.requires_grad] * 3 + [x.requires_grad for x in inputs[1:]]
     mask_shape = mask[0].shape if mask else None
 
-    def backward(g, out=None):
-        gqkv, parts = out, (None, None, None)
-        if needs[0]:
-            gqkv = xp.empty(qkv.shape, qkv.dtype) if out is None else out
-            parts = _heads_first(gqkv)
+    def backward(g):
+        gqkv = xp.empty(qkv.shape, qkv.dtype)
         *_, gmask = _gradients(g.swapaxes(1, 2), q, k, v, y.swapaxes(1, 2), e, total, scale, keep, keep_scale, needs,
-                               mask_shape, parts)
-        return tuple(compress((gqkv, gmask), present))
+                               mask_shape, _heads_first(gqkv))
+        return tuple(compress((gqkv if needs[0] else None, gmask), present))
 
     return Tensor.from_op("packed_attention", y, inputs, backward)
 

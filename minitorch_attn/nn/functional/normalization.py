@@ -1,8 +1,7 @@
 """Normalisation: by mean and variance, by the root mean square, by a norm.
 
-Throughout, x_hat is the normalised input before weight and bias, r the reciprocal that scales it, and c = x - mean, so
-that x_hat = c r; where c is scaled already, x_hat = c u with u = 1, else u = r. `present` says which of the inputs (x,
-weight, bias) are given.
+Throughout, x_hat is the normalised input before weight and bias, r the reciprocal that scales it, and `present` says
+which of the inputs (x, weight, bias) are given.
 """
 import math
 from itertools import compress
@@ -53,34 +52,32 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     rows = x.array.reshape(math.prod(shape[:len(shape) - len(tail)]), n)  # (..., *tail) -> (N, n)
     ones = xp.ones((n, 1), x.dtype)
     mean = xp.matmul(rows, ones) / n  # (N, n) -> (N, 1)
-    c = rows - mean
-    variance = xp.einsum("ij,ij->i", c, c)[:, None] / n + eps
+    x_hat = rows - mean
+    variance = xp.einsum("ij,ij->i", x_hat, x_hat)[:, None] / n + eps
     far = mean_is_coarse(mean, variance)
     if bool(far.any()):
-        c -= xp.where(far, xp.matmul(c, ones) / n, 0.0)
-        variance = xp.einsum("ij,ij->i", c, c)[:, None] / n + eps
+        x_hat -= xp.where(far, xp.matmul(x_hat, ones) / n, 0.0)
+        variance = xp.einsum("ij,ij->i", x_hat, x_hat)[:, None] / n + eps
     r = 1 / xp.sqrt(variance)
-    c, u = scaled_if_extreme(c, r, variance, eps)
-    y = matrix_product(u, w[None])  # u w for each row and column: c (u w) is one pass, (c u) w would be two
-    y *= c
+    x_hat *= r
+    y = x_hat * w
     if bias is not None:
         y += bias.array.reshape(n)
     present = (True, weight is not None, bias is not None)
 
     def backward(g):
         # dr/dx_j = -r^2 x_hat_j / n, so dx_hat_i/dx_j = r ([i = j] - 1/n - x_hat_i x_hat_j / n). Summed with h = g w:
-        # gx_j = r (h_j - mean(h) - x_hat_j mean(h x_hat)), means over the row; with x_hat = c u this is
-        # g_j r w_j - (c_j r u^2 mean(h c) + r mean(h)).
-        # The means, as mean(h) = g (w/n), and gw, gb are products with vectors: on rows this is faster than
-        # `standardised_backward`.
-        g = g.reshape(c.shape)
-        t = g * c
+        # gx_j = r (h_j - mean(h) - x_hat_j mean(h x_hat)), means over the row.
+        # The means, as mean(h) = g (w/n), and gw, gb are products with vectors; r h = g (r w), where r w is one with a
+        # row: on rows this is faster than `standardised_backward`.
+        g = g.reshape(x_hat.shape)
+        t = g * x_hat
         ones, share = xp.ones((1, len(t)), g.dtype), (w / n)[:, None]
-        gw, gb = xp.matmul(u.T, t), xp.matmul(ones, g)  # (1, N) (N, n) -> (1, n)
-        mean_h, mean_hc = xp.matmul(g, share), xp.matmul(t, share)  # -> (N, 1)
-        lost = xp.multiply(c, r * (u * (u * mean_hc)), out=t)  # what stands in brackets, in t's memory
+        gw, gb = xp.matmul(ones, t), xp.matmul(ones, g)  # (1, N) (N, n) -> (1, n)
+        mean_h, mean_hx = xp.matmul(g, share), xp.matmul(t, share)  # (N, n) (n, 1) -> (N, 1)
+        lost = xp.multiply(x_hat, r * mean_hx, out=t)  # what r h loses; t's memory is used again
         lost += r * mean_h
-        gx = matrix_product(r, w[None])  # made again, which costs less than to keep it
+        gx = matrix_product(r, w[None])  # (N, 1) (1, n) -> (N, n)
         gx *= g
         gx -= lost
         return tuple(compress((gx.reshape(shape), gw.reshape(tail), gb.reshape(tail)), present))
@@ -122,21 +119,18 @@ def rms_norm(x, normalized_shape, weight=None, eps=None):
     w = xp.ones(n, x.dtype) if weight is None else weight.array.reshape(n)
     rows = x.array.reshape(math.prod(shape[:len(shape) - len(tail)]), n)  # (..., *tail) -> (N, n)
     eps = float(xp.finfo(x.dtype).eps) if eps is None else number(eps)
-    square = xp.einsum("ij,ij->i", rows, rows)[:, None] / n + eps  # (N, 1)
-    r = 1 / xp.sqrt(square)
-    rows, u = scaled_if_extreme(rows, r, square, eps)
-    y = matrix_product(u, w[None])
-    y *= rows
+    r = 1 / xp.sqrt(xp.einsum("ij,ij->i", rows, rows) / n + eps)[:, None]  # (N, 1)
+    x_hat = rows * r
+    y = x_hat * w
     present = (True, weight is not None)
 
     def backward(g):
-        # With h = g w: gx = r h - x r^3 mean(h x), where the second part is what x contributes through r. Its x r is
-        # here what is in `rows`, times u.
-        g = g.reshape(rows.shape)
-        t = g * rows
-        gw, mean_hx = xp.matmul(u.T, t), xp.matmul(t, (w / n)[:, None])
-        through_r = xp.multiply(rows, r * (u * (u * mean_hx)), out=t)  # t's memory is used again
-        gx = matrix_product(r, w[None])
+        # With h = g w: gx = r (h - x_hat mean(h x_hat)), where the second part is what x contributes through r.
+        g = g.reshape(x_hat.shape)
+        t = g * x_hat
+        gw, mean_hx = xp.matmul(xp.ones((1, len(t)), g.dtype), t), xp.matmul(t, (w / n)[:, None])
+        through_r = xp.multiply(x_hat, r * mean_hx, out=t)  # t's memory is used again
+        gx = matrix_product(r, w[None])  # (N, 1) (1, n) -> (N, n)
         gx *= g
         gx -= through_r
         return tuple(compress((gx.reshape(shape), gw.reshape(tail)), present))
@@ -316,18 +310,6 @@ def standardised(x, axes, eps):
     r = 1 / xp.sqrt(variance)
     x_hat *= r
     return x_hat, r
-
-
-def scaled_if_extreme(c, r, square, eps):
-    """c and u with c u = x_hat: c as it is and u = r, or c r and u = 1 if a mean square + eps is very small or large.
-
-    With c as it is there are fewer passes. But in backward it is multiplied by g alone, and that might leave the range
-    of float32 although x_hat g does not.
-    """
-    moderate = not square.size or ((eps > 1e-12 or xp.min(square) > 1e-12) and xp.max(square) < 1e12)
-    if not moderate:
-        return c * r, xp.ones_like(r)
-    return c, r
 
 
 def mean_is_coarse(mean, variance):

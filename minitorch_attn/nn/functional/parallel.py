@@ -10,7 +10,7 @@ from ...threads import at_once, parts
 __all__ = ["over_batch"]
 
 
-def over_batch(*cut, fewer=0, writes_to_out=False):
+def over_batch(*cut, fewer=0):
     """Decorate a kernel whose first axis is a batch, so that large inputs are cut there, a part for each thread.
 
     The kernel is called once for each part, and its backward likewise. Results are put together again. So of
@@ -26,9 +26,6 @@ def over_batch(*cut, fewer=0, writes_to_out=False):
     fewer : int
         How many dims fewer than the first argument the others have when their first axis is the batch: 1 for packed
         heads (B, T, 3, H, D) and a mask (B, H, T, T).
-    writes_to_out : bool
-        Whether the kernel's backward is ``backward(g, out=None)``, and writes the first argument's gradient to `out`
-        if that is given. The parts then write to one array, and there is nothing to put together.
 
     Notes
     -----
@@ -50,14 +47,14 @@ def over_batch(*cut, fewer=0, writes_to_out=False):
                 return kernel(*args, **kwargs)
             batched = [first] + [name for name in others if arguments[name].ndim == x.ndim - fewer
                                  and arguments[name].shape[0] == x.shape[0]]
-            return _in_parts(kernel, arguments, batched, slices, writes_to_out)
+            return _in_parts(kernel, arguments, batched, slices)
 
         return wrapper
 
     return decorate
 
 
-def _in_parts(kernel, arguments, batched, slices, writes_to_out):
+def _in_parts(kernel, arguments, batched, slices):
     """``kernel(**arguments)``, with the arguments named in `batched` cut into `slices`.
 
     Each part gets leaf tensors of its own, so that the kernel makes a graph of one node of them. The program's graph
@@ -85,8 +82,7 @@ def _in_parts(kernel, arguments, batched, slices, writes_to_out):
                 if cell.cell_contents is part.array:  # this backward needs the result: as a view of the whole, for
                     cell.cell_contents = y[rows]      # else the graph would keep it twice
         backward = BackwardInParts([name in batched for name in tensors], slices,
-                                   [(part.node, leaves) for part, leaves in results],
-                                   next(iter(tensors.values())).shape if writes_to_out else None)
+                                   [(part.node, leaves) for part, leaves in results])
     return Tensor.from_op(kernel.__name__.lstrip("_"), y, tuple(tensors.values()), backward)
 
 
@@ -96,31 +92,23 @@ class BackwardInParts:
     batched : bool for each input, whether it was cut
     slices : of the batch, one for each part
     nodes : for each part, the node of the kernel's result, and the nodes of its inputs, None for one without gradient
-    shape : of the first input, whose gradient the parts write to one array; None if each makes one of its own
     """
 
-    def __init__(self, batched, slices, nodes, shape):
-        self.batched, self.slices, self.nodes, self.shape = batched, slices, nodes, shape
+    def __init__(self, batched, slices, nodes):
+        self.batched, self.slices, self.nodes = batched, slices, nodes
         # the engine looks here for arrays that were overwritten, as in the closure of any backward
         self.__closure__ = [cell for node, _ in nodes for cell in node.backward.__closure__ or ()]
 
     def __call__(self, g):
-        whole = None
-        if self.shape is not None and self.nodes[0][1][0] is not None:  # the first input's gradient is wanted
-            whole = xp.empty(self.shape, g.dtype)
-
         def compute(rows, node, leaves):
-            found = node.backward(g[rows]) if whole is None else node.backward(g[rows], whole[rows])
-            gradients = dict(zip(node.parents, found))
+            gradients = dict(zip(node.parents, node.backward(g[rows])))
             return [gradients.get(leaf) if leaf is not None else None for leaf in leaves]
 
         tasks = [functools.partial(compute, rows, *nodes) for rows, nodes in zip(self.slices, self.nodes)]
         results = []
-        for i, (cut, found) in enumerate(zip(self.batched, zip(*at_once(tasks)))):
+        for cut, found in zip(self.batched, zip(*at_once(tasks))):
             if found[0] is None:
                 results.append(None)
-            elif i == 0 and whole is not None:
-                results.append(whole)
             else:
                 results.append(xp.concatenate(found) if cut else sum(found))
         return tuple(results)
