@@ -65,10 +65,31 @@ def chain_in_numpy():
     return step
 
 
+def nothing(torch):
+    """A function that takes a chain of as many operations that compute nothing forward and back: the engine alone."""
+    tensor_of_result = torch.Tensor.from_op
+    x, g = torch.randn(4, requires_grad=True), torch.ones(4)
+
+    def pass_on(x):
+        def backward(g):
+            return (g,)
+
+        return tensor_of_result("pass_on", x.array, (x,), backward)
+
+    def step():
+        x.grad = None
+        h = x
+        for _ in range(NODES):
+            h = pass_on(h)
+        h.backward(g)
+
+    return step
+
+
 def make(case, library):
-    """The function called `case`, in `library`."""
+    """The function called `case`, in `library`; PyTorch has no "nothing"."""
     if library == "numpy":
         return chain_in_numpy()
     torch = importlib.import_module(library)
     torch.manual_seed(0)
-    return {"products": products, "chain": chain}[case](torch)
+    return {"products": products, "chain": chain, "nothing": nothing}[case](torch)

@@ -100,11 +100,13 @@ def overhead_rows(asked, cases):
                    "ours": shares[0]["ratio"], "theirs": shares[1]["ratio"],
                    "noisy": any(share["noisy"] for share in shares)}
         if "chain" in cases:
-            plays = [player(start(library), "overhead", "chain") for library in (*US, "numpy")]
-            rows = take_turns(plays, asked.turns, asked.seconds)
+            players = *((library, "chain") for library in (*US, "numpy")), (US[0], "nothing")
+            rows = take_turns([player(start(library), "overhead", case) for library, case in players],
+                              asked.turns, asked.seconds)
             made = row("a node of a chain", "us", 1e6 / overhead.NODES, rows)
-            bare = round(1e6 / overhead.NODES * typical(rows, 2), 4)
-            yield {**made, "others": {"NumPy alone": bare, "engine": round(made["ours"] - bare, 4)}}
+            bare, nothing = (round(1e6 / overhead.NODES * typical(rows, column), 4) for column in (2, 3))
+            yield {**made, "others": {"NumPy alone": bare, "ours beyond NumPy": round(made["ours"] - bare, 4),
+                                      "a node that computes nothing": nothing}}
 
 
 def peer_rows(asked, cases):

@@ -44,8 +44,9 @@ class Node:
     __slots__ = ("op", "number", "parents", "backward", "shape", "dtype", "storages", "is_view", "owner", "line")
 
     def __init__(self, op, parents, backward, array, storages, is_view=False):
-        self.op, self.parents, self.backward, self.storages = op, parents, backward, storages
-        self.shape, self.dtype, self.is_view, self.number = array.shape, array.dtype, is_view, next(clock)
+        self.op, self.number = op, next(clock)
+        self.parents, self.backward, self.storages = parents, backward, storages
+        self.shape, self.dtype, self.is_view = array.shape, array.dtype, is_view
         self.owner, self.line = None, grad_mode.calling_line() if grad_mode.recording else None
 
     def check_not_overwritten(self):
@@ -123,7 +124,9 @@ def _propagate(gradients, retain_graph, wanted=None):
         if node.number < Storage.last_write:
             node.check_not_overwritten()
         results = node.backward(g)
-        for parent, gx in zip(node.parents, results, strict=True):
+        parents = node.parents
+        assert len(results) == len(parents), f"{node.op} returned {len(results)} gradients for {len(parents)} inputs"
+        for parent, gx in zip(parents, results):
             if parent is None or gx is None:
                 continue
             partial = type(gx) is Partial
@@ -223,8 +226,9 @@ class Tensor:
     def wrap(array, storage=None):
         """A tensor on `array` itself, which takes part in no graph."""
         x = object.__new__(Tensor)
-        x.array = array if isinstance(array, xp.ndarray) else to_device(array)
-        x.grad, x.node, x.storage, x._requires_grad = None, None, storage or Storage(), False
+        x.array = array if isinstance(array, xp.ndarray) else xp.asarray(array)  # a 0-d result of NumPy is none
+        x.grad, x.node = None, None
+        x.storage, x._requires_grad = storage or Storage(), False
         return x
 
     @staticmethod

@@ -4,7 +4,9 @@ Every array operation in the package is written once, as ``xp.exp(x)``, and ``xp
 use. The few things on which array libraries disagree are the functions below; no operation is forked by library.
 How it fits together, and how to add a library, is told in docs/backends.md.
 """
+import functools
 import importlib
+import math
 import os
 import sys
 
@@ -296,6 +298,22 @@ def matrix_product(a, b):
     return xp.matmul(a, b)
 
 
+def ones_for_sum(*shape, dtype):
+    """Ones, to sum by a matrix product with them; not to be written to, as the next caller may get the same array.
+
+    A few are kept, for to make them takes 1 us, as long as to sum a thousand numbers by them.
+    """
+    return _kept_ones(xp.name, shape, dtype) if math.prod(shape) <= 4096 else xp.ones(shape, dtype)
+
+
+@functools.lru_cache(maxsize=64)
+def _kept_ones(library, shape, dtype):
+    ones = xp.ones(shape, dtype)
+    if library == "numpy":
+        ones.flags.writeable = False
+    return ones
+
+
 def row_max(a):
     """The largest entry of each row of an array, along its last axis, which stays with size 1.
 
@@ -317,7 +335,7 @@ def masked(g, mask):
     of the result with itself tells, four times faster than a sum: it is finite unless an entry is NaN, or enormous.
     """
     if xp.name == "numpy":
-        y = g * mask
+        y = numpy.multiply(g, mask, dtype=g.dtype)  # told the dtype, it takes three quarters of the time
         flat = y.ravel(order="K")  # in the order of memory, so that nothing is copied
         if numpy.isfinite(numpy.dot(flat, flat)):
             return y

@@ -53,6 +53,12 @@ class TestGraph:
         (a * a).backward(mt.tensor([1.0, 0.5, -1.0]))
         assert a.grad.tolist() == [2.0, 2.0, -6.0]
 
+    def test_a_backward_with_too_few_gradients_is_named(self):
+        a, b = leaf(3.0), leaf(2.0)
+        y = Tensor.from_op("careless", a.array * b.array, (a, b), lambda g: (g,))
+        with pytest.raises(AssertionError, match="careless returned 1 gradients for 2 inputs"):
+            y.backward()
+
     def test_second_backward_raises_and_names_the_way_out(self):
         a = leaf(3.0)
         y = a * a

@@ -158,7 +158,7 @@ def test_every_part_yields_rows(rows):
     assert rows["generation"][0]["theirs"] == 500 / 0.001 and rows["process"][0]["others"]["numpy"] == 500
     assert [row["name"] for row in rows["memory"] if "growth" in row["name"]] == ["mini_gpt, growth in 1 steps"]
     share, node = rows["overhead"]
-    assert share["ours"] == 1 and node["others"]["engine"] == 0
+    assert share["ours"] == 1 and node["others"]["ours beyond NumPy"] == 0
     names = [row["name"] for row in rows["peers"]]
     assert all(f"{size}, {peer}" in names for size in peers.SIZES for peer in ("minitorch_attn", *peers.PEERS))
 

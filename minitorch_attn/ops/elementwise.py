@@ -115,8 +115,8 @@ def mul(x, y):
     x, y, xa, ya = as_tensor_pair(x, y)
     z = xa * ya
     x_shape, y_shape = xa.shape, ya.shape
-    dzdx = ya if x.requires_grad else None  # what no gradient needs is not kept
-    dzdy = xa if y.requires_grad else None
+    dzdx = ya if x._requires_grad else None  # what no gradient needs is not kept
+    dzdy = xa if y._requires_grad else None
 
     def backward(g):
         gx = unbroadcast(g * dzdx, x_shape) if dzdx is not None else None
@@ -145,7 +145,7 @@ def div(x, y, *, rounding_mode=None):
         return rounded_quotient(x, y, rounding_mode)
     x, y, xa, ya = as_tensor_pair(x, y)
     if xa.dtype.kind != "f":
-        xa, ya = float_array(x), float_array(y)
+        xa, ya = (a.astype(dtypes.get_default_dtype()) for a in (xa, ya))
     z = xa / ya
     x_shape, y_shape = xa.shape, ya.shape
     x_needs, y_needs = x._requires_grad, y._requires_grad
@@ -341,7 +341,7 @@ def logaddexp(x, y):
     """
     x, y, xa, ya = as_tensor_pair(x, y)
     if xa.dtype.kind != "f":
-        xa, ya = float_array(x), float_array(y)
+        xa, ya = (a.astype(dtypes.get_default_dtype()) for a in (xa, ya))
     z = xp.logaddexp(xa, ya)
     x_shape, y_shape = xa.shape, ya.shape
     x_needs, y_needs = x._requires_grad, y._requires_grad

@@ -268,6 +268,16 @@ def test_broadcasting(name):
     assert_gradients(loss, x, t)
 
 
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "huber_loss"])
+def test_a_number_as_target(name):
+    loss, x = getattr(F, name), mt.tensor(draw(5, 3), requires_grad=True)
+    y = loss(x, 0.3)
+    y.backward()
+    same = mt.tensor(x.detach().numpy(), requires_grad=True)
+    loss(same, mt.full((5, 3), 0.3, dtype=x.dtype)).backward()
+    np.testing.assert_allclose(x.grad.numpy(), same.grad.numpy(), rtol=1e-12)
+
+
 COMPOSED = {
     "mse_loss": lambda x, t: (x - t).square(),
     "l1_loss": lambda x, t: (x - t).abs(),
