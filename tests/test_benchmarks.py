@@ -152,6 +152,21 @@ def rows(monkeypatch):
     return {part: list(measure(ASKED, cases)) for part, (measure, cases, _) in parts.PARTS.items()}
 
 
+def test_trainings_take_their_turns_in_several_pairs_of_processes(monkeypatch):
+    started = []
+
+    class CountedWorker(InstantWorker):
+        def __init__(self, library, threads):
+            super().__init__(library, threads)
+            started.append(library)
+
+    monkeypatch.setattr(parts, "Worker", CountedWorker)
+    monkeypatch.setattr(turns, "PAUSE", 0)
+    asked = argparse.Namespace(threads=1, turns=2 * parts.TURNS_A_PROCESS + 1, seconds=0.001)
+    found = parts.training_turns(asked, ("minitorch_attn", "torch"), "vit")
+    assert len(found) == asked.turns and started == ["minitorch_attn", "torch"] * 3
+
+
 def test_every_part_yields_rows(rows):
     assert len(rows["kernels"]) == len(kernels.CASES) and len(rows["trainings"]) == 4
     assert [row["ratio"] for row in rows["trainings"]] == [2.0] * 4 and rows["trainings"][0]["ours"] == 2.0
