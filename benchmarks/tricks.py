@@ -108,9 +108,6 @@ def arrays():
     yield "row sums by a product with ones", lambda: a.sum(-1), lambda: a @ ones
     b = a.reshape(-1, 8, 64)
     yield "sums over a middle axis by products", lambda: b.sum(1), lambda: sum_axes(b, (1,))
-    few = a[:64]
-    yield ("ones for sums kept", lambda: numpy.ones((1, 64), "f4") @ few,
-           lambda: backend.ones_for_sum(1, 64, dtype=few.dtype) @ few)
     column, row = a[:, :1].copy(), a[:1].copy()
     yield "outer product with an inner zero", lambda: column * row, lambda: backend.matrix_product(column, row)
     short = rng.standard_normal((ROWS, 16), dtype="f4")

@@ -123,8 +123,7 @@ def _propagate(gradients, retain_graph, wanted=None):
             continue
         if node.number < Storage.last_write:
             node.check_not_overwritten()
-        results = node.backward(g)
-        parents = node.parents
+        parents, results = node.parents, node.backward(g)
         assert len(results) == len(parents), f"{node.op} returned {len(results)} gradients for {len(parents)} inputs"
         for parent, gx in zip(parents, results):
             if parent is None or gx is None:
@@ -226,7 +225,7 @@ class Tensor:
     def wrap(array, storage=None):
         """A tensor on `array` itself, which takes part in no graph."""
         x = object.__new__(Tensor)
-        x.array = array if isinstance(array, xp.ndarray) else xp.asarray(array)  # a 0-d result of NumPy is none
+        x.array = array if isinstance(array, xp.ndarray) else xp.asarray(array)  # from 0-d arrays NumPy makes scalars
         x.grad, x.node = None, None
         x.storage, x._requires_grad = storage or Storage(), False
         return x

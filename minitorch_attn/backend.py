@@ -4,9 +4,7 @@ Every array operation in the package is written once, as ``xp.exp(x)``, and ``xp
 use. The few things on which array libraries disagree are the functions below; no operation is forked by library.
 How it fits together, and how to add a library, is told in docs/backends.md.
 """
-import functools
 import importlib
-import math
 import os
 import sys
 
@@ -296,22 +294,6 @@ def matrix_product(a, b):
         b = xp.zeros((*row.shape[:-2], 2, row.shape[-1]), row.dtype)
         a[..., :1], b[..., :1, :] = column, row
     return xp.matmul(a, b)
-
-
-def ones_for_sum(*shape, dtype):
-    """Ones, to sum by a matrix product with them; not to be written to, as the next caller may get the same array.
-
-    A few are kept, for to make them takes 1 us, as long as to sum a thousand numbers by them.
-    """
-    return _kept_ones(xp.name, shape, dtype) if math.prod(shape) <= 4096 else xp.ones(shape, dtype)
-
-
-@functools.lru_cache(maxsize=64)
-def _kept_ones(library, shape, dtype):
-    ones = xp.ones(shape, dtype)
-    if library == "numpy":
-        ones.flags.writeable = False
-    return ones
 
 
 def row_max(a):

@@ -5,11 +5,10 @@ import numpy
 
 from .. import dtypes
 from ..autograd import Tensor
-from ..backend import library_of, ones_for_sum, to_device, xp
+from ..backend import library_of, to_device, xp
 
 __all__ = ["broadcast_tensors", "broadcast_to", "expand", "expand_as"]
 
-PLAIN = Tensor.wrap(0.0)  # what nodes link to where an operand is a plain number, as that needs no gradient
 OPERANDS = (Tensor, int, float, numpy.ndarray, numpy.generic)
 
 
@@ -36,11 +35,9 @@ def sum_axes(a, axes):
         lead, n, tail = math.prod(shape[:start]), math.prod(shape[start:stop]), math.prod(shape[stop:])
         if tail > 1 and n > 1:
             parts = a.reshape((lead, n, tail) if start else (n, tail))
-            y = xp.matmul(ones_for_sum(1, n, dtype=a.dtype), parts)  # (lead, n, tail) -> (lead, 1, tail)
-            return y.reshape(kept)
+            return xp.matmul(xp.ones((1, n), a.dtype), parts).reshape(kept)  # (lead, n, tail) -> (lead, 1, tail)
         if lead > 1 and 1 < n <= 256:
-            y = xp.matmul(a.reshape(lead, n), ones_for_sum(n, 1, dtype=a.dtype))  # (lead, n) -> (lead, 1)
-            return y.reshape(kept)
+            return xp.matmul(a.reshape(lead, n), xp.ones((n, 1), a.dtype)).reshape(kept)  # (lead, n) -> (lead, 1)
     return xp.sum(a, axis=axes, keepdims=True)
 
 
@@ -87,7 +84,7 @@ def as_tensor_pair(x, y):
     Returns
     -------
     x, y : Tensor
-        What the operation's node links to; `PLAIN` for a number, whose value only the array holds.
+        What the operation's node links to.
     x_array, y_array : arrays of the promoted dtype
 
     Raises
@@ -102,10 +99,10 @@ def as_tensor_pair(x, y):
         pass
     elif x_is_tensor and keeps_dtype(y, x.array.dtype.kind):
         y_array = xp.asarray(y, x.array.dtype)
-        return x, PLAIN, x.array, y_array  # a number fits every shape
+        return x, Tensor.wrap(y_array), x.array, y_array  # a number fits every shape
     elif y_is_tensor and keeps_dtype(x, y.array.dtype.kind):
         x_array = xp.asarray(x, y.array.dtype)
-        return PLAIN, y, x_array, y.array
+        return Tensor.wrap(x_array), y, x_array, y.array
     else:
         for v in (x, y):
             if not isinstance(v, OPERANDS) and not isinstance(v, xp.ndarray):

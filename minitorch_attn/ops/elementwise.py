@@ -145,7 +145,7 @@ def div(x, y, *, rounding_mode=None):
         return rounded_quotient(x, y, rounding_mode)
     x, y, xa, ya = as_tensor_pair(x, y)
     if xa.dtype.kind != "f":
-        xa, ya = (a.astype(dtypes.get_default_dtype()) for a in (xa, ya))
+        xa, ya = float_array(x), float_array(y)
     z = xa / ya
     x_shape, y_shape = xa.shape, ya.shape
     x_needs, y_needs = x._requires_grad, y._requires_grad
@@ -341,7 +341,7 @@ def logaddexp(x, y):
     """
     x, y, xa, ya = as_tensor_pair(x, y)
     if xa.dtype.kind != "f":
-        xa, ya = (a.astype(dtypes.get_default_dtype()) for a in (xa, ya))
+        xa, ya = float_array(x), float_array(y)
     z = xp.logaddexp(xa, ya)
     x_shape, y_shape = xa.shape, ya.shape
     x_needs, y_needs = x._requires_grad, y._requires_grad

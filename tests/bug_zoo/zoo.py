@@ -280,8 +280,8 @@ wrong("layer_norm without the path through the variance", "missing_variance_path
 wrong("layer_norm with mean and variance as constants", "frozen_statistics", NORM, "layer_norm", "gx -= lost", "pass")
 wrong("layer_norm without 1/std", "wrong_factor", NORM, "layer_norm", "gx -= lost", "gx -= lost; gx /= r")
 wrong("layer_norm's gx without the weight", "wrong_factor", NORM, "layer_norm",
-      "share = ones_for_sum(1, len(t), dtype=g.dtype), (w / n)[:, None]",
-      "share = ones_for_sum(1, len(t), dtype=g.dtype), (w * 0 + 1 / n)[:, None]", "gx = matrix_product(r, w[None])",
+      "share = xp.ones((1, len(t)), g.dtype), (w / n)[:, None]",
+      "share = xp.ones((1, len(t)), g.dtype), (w * 0 + 1 / n)[:, None]", "gx = matrix_product(r, w[None])",
       "gx = matrix_product(r, 0 * w[None] + 1)")
 wrong("layer_norm's weight with x, not x_hat", "unclear", NORM, "layer_norm", "xp.matmul(ones, t)", "xp.matmul(ones, g * rows)")
 wrong("layer_norm's weight without x_hat", "passed_on", NORM, "layer_norm", "xp.matmul(ones, t)", "xp.matmul(ones, g)")
@@ -394,7 +394,7 @@ wrong("an id that occurs twice counts once", "lost_path", EMBEDDING, "embedding"
       "gw[index] = g")
 wrong("the gradient one row too low", "misplaced", EMBEDDING, "embedding", "add_rows(gw, index, g)",
       "add_rows(gw, (index + 1) % rows, g)", sample=lambda s: call(s.ids("AD", 6), s("6B")))
-wrong("conv2d's bias from one window alone", "unsummed_broadcast", CONV, "conv2d", "xp.matmul(g, ones_for_sum(L, dtype=g.dtype))",
+wrong("conv2d's bias from one window alone", "unsummed_broadcast", CONV, "conv2d", "xp.matmul(g, xp.ones(L, g.dtype))",
       "g[:, :, 0].copy()")
 wrong("conv2d with the kernel turned around", "misplaced", CONV, "conv2d", "xp.matmul(w.swapaxes(1, 2), g)",
       "xp.matmul(w[..., ::-1].swapaxes(1, 2), g)",

@@ -15,7 +15,7 @@ import numpy
 
 from ... import dtypes
 from ...autograd import Tensor
-from ...backend import ones_for_sum, quiet, row_max, xp
+from ...backend import quiet, row_max, xp
 from ...ops.broadcast import cast, number, unbroadcast
 from ...ops.shape import reshape, unsqueeze
 from ...random import keep_mask
@@ -332,7 +332,7 @@ def _exp_rows(scores):
         top[top == -math.inf] = 0  # -inf - -inf would be NaN
         scores -= top
     e = xp.exp(scores, out=scores)
-    total = xp.matmul(e, ones_for_sum(e.shape[-1], 1, dtype=e.dtype))  # a product with ones is NumPy's fastest row sum
+    total = xp.matmul(e, xp.ones((e.shape[-1], 1), e.dtype))  # a product with ones is NumPy's fastest row sum
     total[total == 0] = 1
     return e, total
 

@@ -9,7 +9,7 @@ import numbers
 from itertools import compress, product
 
 from ...autograd import Partial, Tensor
-from ...backend import add_rows, masked, ones_for_sum, xp
+from ...backend import add_rows, masked, xp
 from ...ops.shape import squeeze, unsqueeze
 from .activation import through_float32
 
@@ -134,7 +134,7 @@ def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
         g = g.reshape(samples, G, o, *out).transpose(1, 2, 0, 3, 4)  # (N, O, oh, ow) -> (G, o, N, oh, ow)
         g = g.reshape(G, o, L)  # -> (G, o, L)
         gw = xp.matmul(g, columns.swapaxes(1, 2)).reshape(weight_shape)  # (G, o, K) -> (O, C / G, kh, kw)
-        gb = xp.matmul(g, ones_for_sum(L, dtype=g.dtype)).reshape(G * o)
+        gb = xp.matmul(g, xp.ones(L, g.dtype)).reshape(G * o)
         gx = None
         if needs:
             gx = add_windows(xp.matmul(w.swapaxes(1, 2), g).reshape(table_shape), padded_size, stride, dilation)

@@ -6,8 +6,8 @@ averaged ("mean"). Logarithms are natural, so losses of probabilities are in nat
 import functools
 
 from ...autograd import Tensor
-from ...backend import check_index, ones_for_sum, quiet, xp
-from ...ops.broadcast import PLAIN, as_tensor_pair, cast, number, unbroadcast
+from ...backend import check_index, quiet, xp
+from ...ops.broadcast import as_tensor_pair, cast, number, unbroadcast
 from ...ops.elementwise import log_one_plus_exp, logistic_from
 from .activation import shifted, through_float32
 
@@ -108,7 +108,7 @@ def cross_entropy_of_probabilities(input, target, weight, reduction, smoothing):
     z, e, total = exponentials(z)
     log_total = xp.log(total)
     q = (q * (1 - smoothing) + smoothing / len(w)) * w  # smoothed and weighted
-    q_sum = xp.matmul(q, ones_for_sum(len(w), dtype=q.dtype))
+    q_sum = xp.matmul(q, xp.ones(len(w), q.dtype))
     losses = q_sum * log_total - xp.einsum("ij,ij->i", q, z)  # -log p_c = log_total - z_c
     divisor = len(losses) if reduction == "mean" else 1
     y = losses.reshape(input.shape[:1] * (input.ndim > 1) + input.shape[2:]) if reduction == "none" \
@@ -222,7 +222,7 @@ def exponentials(z):
     """z with each row shifted, e^z, and the row sums of e^z: softmax is e / total, its logarithm z - log total."""
     z = shifted(z, 1)
     e = xp.exp(z)
-    return z, e, xp.matmul(e, ones_for_sum(e.shape[1], dtype=e.dtype))
+    return z, e, xp.matmul(e, xp.ones(e.shape[1], e.dtype))
 
 
 # Losses of numbers
@@ -233,8 +233,7 @@ def promoted(function):
 
     @functools.wraps(function)
     def wrapper(input, target, **options):
-        input, target, x, t = as_tensor_pair(input, target)
-        input, target = (Tensor.wrap(a) if v is PLAIN else v for v, a in ((input, x), (target, t)))
+        input, target, _, _ = as_tensor_pair(input, target)
         return computed(input, target, **options)
 
     return wrapper

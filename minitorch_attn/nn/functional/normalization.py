@@ -8,7 +8,7 @@ from itertools import compress
 
 from ... import dtypes
 from ...autograd import Tensor
-from ...backend import matrix_product, ones_for_sum, quiet, xp
+from ...backend import matrix_product, quiet, xp
 from ...ops.broadcast import as_tensor_pair, number, sum_axes, unbroadcast
 from ...ops.elementwise import clamp_min, div
 from ...ops.reduce import axis_of, norm
@@ -50,7 +50,7 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     n = math.prod(tail)
     w = xp.ones(n, x.dtype) if weight is None else weight.array.reshape(n)
     rows = x.array.reshape(math.prod(shape[:len(shape) - len(tail)]), n)  # (..., *tail) -> (N, n)
-    ones = ones_for_sum(n, 1, dtype=x.dtype)
+    ones = xp.ones((n, 1), x.dtype)
     mean = xp.matmul(rows, ones) / n  # (N, n) -> (N, 1)
     x_hat = rows - mean
     variance = xp.einsum("ij,ij->i", x_hat, x_hat)[:, None] / n + eps
@@ -72,7 +72,7 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
         # row: on rows this is faster than `standardised_backward`.
         g = g.reshape(x_hat.shape)
         t = g * x_hat
-        ones, share = ones_for_sum(1, len(t), dtype=g.dtype), (w / n)[:, None]
+        ones, share = xp.ones((1, len(t)), g.dtype), (w / n)[:, None]
         gw, gb = xp.matmul(ones, t), xp.matmul(ones, g)  # (1, N) (N, n) -> (1, n)
         mean_h, mean_hx = xp.matmul(g, share), xp.matmul(t, share)  # (N, n) (n, 1) -> (N, 1)
         lost = xp.multiply(x_hat, r * mean_hx, out=t)  # what r h loses; t's memory is used again
@@ -128,7 +128,7 @@ def rms_norm(x, normalized_shape, weight=None, eps=None):
         # With h = g w: gx = r (h - x_hat mean(h x_hat)), where the second part is what x contributes through r.
         g = g.reshape(x_hat.shape)
         t = g * x_hat
-        gw, mean_hx = xp.matmul(ones_for_sum(1, len(t), dtype=g.dtype), t), xp.matmul(t, (w / n)[:, None])
+        gw, mean_hx = xp.matmul(xp.ones((1, len(t)), g.dtype), t), xp.matmul(t, (w / n)[:, None])
         through_r = xp.multiply(x_hat, r * mean_hx, out=t)  # t's memory is used again
         gx = matrix_product(r, w[None])  # (N, 1) (1, n) -> (N, n)
         gx *= g

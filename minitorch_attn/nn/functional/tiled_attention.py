@@ -21,7 +21,7 @@ import numpy
 
 from ... import dtypes
 from ...autograd import Tensor
-from ...backend import ones_for_sum, quiet, row_max, xp
+from ...backend import quiet, row_max, xp
 from ...ops.broadcast import cast, unbroadcast
 from .attention import _check, _grouped, _scale, _widen
 
@@ -168,7 +168,7 @@ def _forward(tiles, v):
             e = xp.exp(e - safe)
             shrink = xp.exp(top - safe)  # 0 at a row's first key, as its top is -inf until then
             total *= shrink
-            total += xp.matmul(e, ones_for_sum(e.shape[-1], 1, dtype=e.dtype))
+            total += xp.matmul(e, xp.ones((e.shape[-1], 1), e.dtype))
             u *= shrink
             u += xp.matmul(e, v[..., columns, :])  # (..., t, s) (..., s, E) -> (..., t, E)
             top = new_top
