@@ -79,6 +79,10 @@ def test_the_chain_in_numpy_is_that_of_the_engine():
     assert overhead.NODES == 3 * overhead.LINKS
 
 
+def test_operations_that_compute_nothing_hand_the_gradient_on():
+    assert overhead.make("nothing", "minitorch_attn")() == 4
+
+
 def test_matrix_products_are_those_of_a_gpt():
     """2 m k n operations each: twelve widths squared a layer and token, the head, and two products of attention."""
     size = trainings.LARGE
