@@ -65,15 +65,19 @@ def chain_in_numpy():
     return step
 
 
-def nothing(torch):
-    """A function that takes a chain of as many operations that compute nothing forward and back: the engine alone."""
-    x, g = torch.randn(4, requires_grad=True), torch.ones(4)
+def nothing(ours):
+    """A function that takes a chain of `NODES` operations of one input, which compute nothing, forward and back.
 
-    def pass_on(x):
-        def backward(g):
-            return (g,)
+    What is left is the engine: to make a function for backward, to record it, and to come back to it.
+    """
+    x, g = ours.randn(4, requires_grad=True), ours.ones(4)
 
-        return torch.Tensor.from_op("pass_on", x.array, (x,), backward)
+    def pass_on(h):
+        def backward(gh):
+            return (gh,)
+
+        # not called a view, though it is one: most operations are none, and are not asked
+        return ours.Tensor.from_op("pass_on", h.array, (h,), backward)
 
     def step():
         x.grad = None
@@ -87,7 +91,7 @@ def nothing(torch):
 
 
 def make(case, library):
-    """The function called `case`, in `library`; PyTorch has no "nothing"."""
+    """The function called `case`, in `library`: "nothing" is ours alone, and of NumPy there is only the chain."""
     if library == "numpy":
         return chain_in_numpy()
     torch = importlib.import_module(library)

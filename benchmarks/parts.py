@@ -14,7 +14,7 @@ from .worker import Worker
 __all__ = ["PARTS"]
 
 US = ("minitorch_attn", "torch")
-TURNS_A_PROCESS = 5  # two threads that wait for each other do so at one of two speeds, as long as they live
+TURNS_A_PROCESS = 4  # an even number, so that each begins as often; why not all: docs/performance.md, "begins anew"
 
 
 def player(worker, part, case):
@@ -107,13 +107,14 @@ def overhead_rows(asked, cases):
                    "ours": shares[0]["ratio"], "theirs": shares[1]["ratio"],
                    "noisy": any(share["noisy"] for share in shares)}
         if "chain" in cases:
-            players = *((library, "chain") for library in (*US, "numpy")), (US[0], "nothing")
-            rows = take_turns([player(start(library), "overhead", case) for library, case in players],
-                              asked.turns, asked.seconds)
+            chains = [(US[0], "chain"), (US[1], "chain"), ("numpy", "chain"), (US[0], "nothing")]
+            plays = [player(start(library), "overhead", which) for library, which in chains]
+            rows = take_turns(plays, asked.turns, asked.seconds)
             made = row("a node of a chain", "us", 1e6 / overhead.NODES, rows)
-            bare, nothing = (round(1e6 / overhead.NODES * typical(rows, column), 4) for column in (2, 3))
+            bare = round(1e6 / overhead.NODES * typical(rows, 2), 4)
+            engine = round(1e6 / overhead.NODES * typical(rows, 3), 4)
             yield {**made, "others": {"NumPy alone": bare, "ours beyond NumPy": round(made["ours"] - bare, 4),
-                                      "a node that computes nothing": nothing}}
+                                      "a node that computes nothing": engine}}
 
 
 def peer_rows(asked, cases):

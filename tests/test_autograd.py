@@ -53,10 +53,11 @@ class TestGraph:
         (a * a).backward(mt.tensor([1.0, 0.5, -1.0]))
         assert a.grad.tolist() == [2.0, 2.0, -6.0]
 
-    def test_a_backward_with_too_few_gradients_is_named(self):
+    @pytest.mark.parametrize("count", [1, 3])
+    def test_another_number_of_gradients_than_inputs_names_the_operation(self, count):
         a, b = leaf(3.0), leaf(2.0)
-        y = Tensor.from_op("careless", a.array * b.array, (a, b), lambda g: (g,))
-        with pytest.raises(AssertionError, match="careless returned 1 gradients for 2 inputs"):
+        y = Tensor.from_op("careless", a.array * b.array, (a, b), lambda g: (g,) * count)
+        with pytest.raises(RuntimeError, match=f"careless has 2 inputs, and its backward returned {count}"):
             y.backward()
 
     def test_second_backward_raises_and_names_the_way_out(self):
