@@ -427,9 +427,7 @@ wrong("lstm: no gradient to the state before", {"state 1": "zero_gradient", "*":
       "gc = gc * f[t]", "gc = gc * 0", op="lstm_cell")
 wrong("lstm: the output gate's gradient lost",
       {**dict.fromkeys(("w_ih", "w_hh", "b_ih", "b_hh"), "zero_gradient"), "*": "lost_path"}, RECURRENT, "lstm",
-      "tanh_c * o * (1 - o)",
-      "0 * o",
-      op="lstm_cell")
+      "by_a[3] *= tanh_c", "by_a[3] *= 0", op="lstm_cell")
 wrong("dropout in the forward alone", "mask_ignored", DROPOUT, "drop", "g * factor", "g * factor.max()", op="dropout")
 wrong("dropout without 1 / (1 - p)", "factor", DROPOUT, "drop", "g * factor", "g * (factor > 0)", op="dropout")
 

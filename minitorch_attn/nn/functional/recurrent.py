@@ -54,10 +54,10 @@ def rnn(x, h0, w_ih, w_hh, b_ih=None, b_hh=None, nonlinearity="tanh", reverse=Fa
     if reverse:
         x = x[::-1]
     a = _project(x, w_ih, *b)  # (T, B, I) -> (T, B, H)
-    hs = xp.empty((len(x) + 1, *h0.shape), h0.dtype)
+    hs, w = xp.empty((len(x) + 1, *h0.shape), h0.dtype), _transposed_for(len(x), w_hh)
     hs[0] = h0
     for t in range(len(x)):
-        h = xp.matmul(hs[t], w_hh.T, out=hs[t + 1])
+        h = xp.matmul(hs[t], w, out=hs[t + 1])
         h += a[t]
         if nonlinearity == "tanh":
             xp.tanh(h, out=h)
@@ -136,7 +136,7 @@ def gru(x, h0, w_ih, w_hh, b_ih=None, b_hh=None, reverse=False):
         xp.multiply(dh_dc[2], c_n * rest_r, out=dh_dc[0])
         xp.multiply(hs[:-1] - n, z * rest_z, out=dh_dc[1])
         gc, ghs, gh = xp.empty((*y.shape[:2], len(w_hh)), y.dtype), xp.empty_like(y), xp.zeros_like(h0)
-        gc_gates = _gates_first(gc)
+        gc_gates = _gates_first(gc, 3)
         for t in reversed(range(len(x))):
             gh = xp.add(g[t], gh, out=ghs[t])
             xp.multiply(dh_dc[:, t], gh, out=gc_gates[:, t])
@@ -168,14 +168,13 @@ def _gru_steps(x, h0, w_ih, w_hh, b_ih=None, b_hh=None):
         b, b_n = b_ih + b_hh, b_hh[2 * width:]
         b[2 * width:] = b_ih[2 * width:]
         a += b
-    a = _gates_first(a)  # (T, B, 3H) -> (3, T, B, H)
-    # products with a copy mostly take half to two thirds of the time, but a single one does not repay the copying
-    w = w_hh.T if steps == 1 else xp.ascontiguousarray(w_hh.T)
+    a = _gates_first(a, 3)  # (T, B, 3H) -> (3, T, B, H)
+    w = _transposed_for(steps, w_hh)
     gates, c_n = xp.empty((3, steps, batch, width), h0.dtype), xp.empty((steps, batch, width), h0.dtype)
     hs = xp.empty((steps + 1, batch, width), h0.dtype)
     hs[0] = h0
     for t in range(steps):
-        c = _gates_first(xp.matmul(hs[t], w))  # (B, H) -> (3, B, H)
+        c = _gates_first(xp.matmul(hs[t], w), 3)  # (B, H) -> (3, B, H)
         rz, n = gates[:2, t], gates[2, t]
         _sigmoid_in_place(xp.add(a[:2, t], c[:2], out=rz))
         xp.multiply(rz[0], xp.add(c[2], b_n, out=c_n[t]), out=n)
@@ -185,15 +184,6 @@ def _gru_steps(x, h0, w_ih, w_hh, b_ih=None, b_hh=None):
         h *= rz[1]
         h += n  # n + z (h_{t-1} - n)
     return gates, c_n, hs
-
-
-def _gates_first(a):
-    """A view of the array `a`, whose last axis holds a GRU's gates side by side: (..., 3H) -> (3, ..., H).
-
-    To cut the last axis copies nothing, so one can also write to it.
-    """
-    lead = a.ndim - 1
-    return a.reshape(*a.shape[:-1], 3, a.shape[-1] // 3).transpose(lead, *range(lead), lead + 1)
 
 
 @quiet
@@ -235,31 +225,31 @@ def lstm(x, h0, c0, w_ih, w_hh, b_ih=None, b_hh=None, reverse=False):
     x, h0, c0, w_ih, w_hh, *b = [v.array for v in inputs]
     if reverse:
         x = x[::-1]
-    steps, (batch, width) = len(x), h0.shape
-    gates = _project(x, w_ih, *b).reshape(steps, batch, 4, width)  # (T, B, I) -> (T, B, 4, H)
-    hs, cs = _lstm_steps(gates, h0, c0, w_hh)
-    needs_gx, present = inputs[0].requires_grad, (*[True] * 5, b_ih is not None, b_hh is not None)
+    gates, tanh_c, hs, cs = _lstm_steps(x, h0, c0, w_ih, w_hh, *b)
     y = xp.concatenate([hs[:0:-1] if reverse else hs[1:], cs[-1:]])
+    needs_gx, present = inputs[0].requires_grad, (*[True] * 5, b_ih is not None, b_hh is not None)
 
     def backward(g):
         # dc_t = o (1 - tanh^2 c_t) dh_t + f_{t+1} dc_{t+1}, and the pre-activations, with `candidate` for g_t, get
         #   da_i = dc g i(1 - i),  da_f = dc c_{t-1} f(1 - f),  da_g = dc i(1 - g^2),  da_o = dh tanh(c) o(1 - o).
-        # ga is first the factors of dc and dh here, which are known before the walk back.
+        # What stands here beside dc and dh is known before the walk back.
         g_hs, gc = g[:-1], g[-1]
         g_hs = g_hs[::-1] if reverse else g_hs
-        i, f, candidate, o = (gates[:, :, k] for k in range(4))
-        tanh_c = xp.tanh(cs[1:])
-        c_by_h = o * (1 - tanh_c * tanh_c)
-        ga = xp.stack([candidate * i * (1 - i), cs[:-1] * f * (1 - f), i * (1 - candidate * candidate),
-                       tanh_c * o * (1 - o)], axis=2)  # (T, B, 4, H)
-        gh = xp.zeros_like(h0)
-        for t in reversed(range(steps)):
+        i, f, candidate, o = gates
+        dc_dh, by_a = o * (1 - tanh_c * tanh_c), gates * (1 - gates)
+        by_a[0] *= candidate
+        by_a[1] *= cs[:-1]
+        xp.multiply(i, 1 - candidate * candidate, out=by_a[2])
+        by_a[3] *= tanh_c
+        ga, gh = xp.empty((*tanh_c.shape[:2], len(w_hh)), h0.dtype), xp.zeros_like(h0)
+        ga_gates = _gates_first(ga, 4)
+        for t in reversed(range(len(x))):
             gh = g_hs[t] + gh
-            gc = gc + gh * c_by_h[t]
-            ga[t, :, :3] *= gc[:, None]
-            ga[t, :, 3] *= gh
+            gc = gc + gh * dc_dh[t]
+            xp.multiply(by_a[:3, t], gc, out=ga_gates[:3, t])
+            xp.multiply(by_a[3, t], gh, out=ga_gates[3, t])
             gc = gc * f[t]
-            gh = xp.matmul(ga[t].reshape(batch, 4 * width), w_hh)  # (B, 4H) -> (B, H)
+            gh = xp.matmul(ga[t], w_hh)  # (B, 4H) -> (B, H)
         gx, gw_ih, gb = _affine_gradients(ga, x, w_ih, needs_gx)
         _, gw_hh, _ = _affine_gradients(ga, hs[:-1], w_hh, False)
         return tuple(compress((gx[::-1] if reverse and needs_gx else gx, gh, gc, gw_ih, gw_hh, gb, gb), present))
@@ -267,25 +257,30 @@ def lstm(x, h0, c0, w_ih, w_hh, b_ih=None, b_hh=None, reverse=False):
     return Tensor.from_op("lstm", y, inputs, backward)
 
 
-def _lstm_steps(gates, h0, c0, w_hh):
-    """Run the steps of an LSTM over `gates` (T, B, 4, H), which come as W_ih x + b_ih + b_hh and become i, f, g, o.
+def _lstm_steps(x, h0, c0, w_ih, w_hh, *biases):
+    """Run the steps of an LSTM over x (T, B, I), with both biases or none.
 
     Returns
     -------
+    gates : array (4, T, B, H), i, f, g and o of all steps, each in one piece, as in `_gru_steps`
+    tanh_c : array (T, B, H)
     hs, cs : arrays (T + 1, B, H), the states, h0 and c0 first
     """
-    steps, batch, _, width = gates.shape
+    steps, batch, width = len(x), *h0.shape
+    a = _gates_first(_project(x, w_ih, *biases), 4)  # (T, B, 4H) -> (4, T, B, H)
+    w = _transposed_for(steps, w_hh)
+    gates, tanh_c = xp.empty((4, steps, batch, width), h0.dtype), xp.empty((steps, batch, width), h0.dtype)
     hs, cs = xp.empty((2, steps + 1, batch, width), h0.dtype)
     hs[0], cs[0] = h0, c0
     for t in range(steps):
-        gates[t] += xp.matmul(hs[t], w_hh.T).reshape(batch, 4, width)
-        i, f, candidate, o = (gates[t, :, k] for k in range(4))
-        _sigmoid_in_place(gates[t, :, :2])
+        i, f, candidate, o = xp.add(a[:, t], _gates_first(xp.matmul(hs[t], w), 4), out=gates[:, t])
+        _sigmoid_in_place(gates[:2, t])
         xp.tanh(candidate, out=candidate)
         _sigmoid_in_place(o)
-        cs[t + 1] = f * cs[t] + i * candidate
-        hs[t + 1] = o * xp.tanh(cs[t + 1])
-    return hs, cs
+        c = xp.multiply(f, cs[t], out=cs[t + 1])
+        c += i * candidate
+        xp.multiply(o, xp.tanh(c, out=tanh_c[t]), out=hs[t + 1])
+    return gates, tanh_c, hs, cs
 
 
 def rnn_tanh_cell(x, h, w_ih, w_hh, b_ih=None, b_hh=None):
@@ -336,6 +331,23 @@ def _project(x, w, *biases):
     for b in biases:
         y += b
     return y.reshape(*x.shape[:-1], len(w))
+
+
+def _transposed_for(products, w):
+    """`w` transposed for so many products: with a copy they mostly take half to two thirds of the time.
+
+    A single one does not repay the copying.
+    """
+    return w.T if products == 1 else xp.ascontiguousarray(w.T)
+
+
+def _gates_first(a, gates):
+    """A view of the array `a`, whose last axis holds so many gates side by side: (..., GH) -> (G, ..., H).
+
+    To cut the last axis copies nothing, so one can also write to it.
+    """
+    lead = a.ndim - 1
+    return a.reshape(*a.shape[:-1], gates, a.shape[-1] // gates).transpose(lead, *range(lead), lead + 1)
 
 
 def _affine_gradients(g, x, w, needs_gx):
