@@ -56,23 +56,21 @@ def parser():
     return ask
 
 
-def main():
-    ask = parser()
-    asked = ask.parse_args()
-    for option, value in QUICK.items() if asked.quick else ():
-        setattr(asked, option, value)
-    try:
-        cases = chosen(asked.which)
-    except ValueError as error:
-        ask.error(f"nothing to measure is called {error}; see --help")
+def refuse_wrong_input(ask, asked):
+    """End with a message on what cannot be measured or written; now, not after minutes of measuring."""
     if asked.turns < 2 or asked.threads < 1 or asked.seconds < 0 or asked.growth_steps < 1:
         ask.error("the numbers are too small")
+    for path in filter(None, (asked.json, asked.chart)):
+        asked_for = path if os.path.exists(path) else os.path.dirname(path) or "."
+        if os.path.isdir(path) or not os.access(asked_for, os.W_OK):
+            ask.error(f"{path} cannot be written")
     if importlib.util.find_spec("torch") is None:
         ask.error("PyTorch is not installed, and without it there is nothing to compare with: "
                   "python -m pip install --editable '.[test]'")
-    print(f"{asked.threads} threads, {asked.turns} turns of about {asked.seconds:g} s; "
-          "a ratio below 1 is less time or memory than PyTorch's", flush=True)
-    parts = {}
+
+
+def measure(asked, cases, parts):
+    """Print and put in `parts` the rows of each part, one after the other."""
     for part, wanted in cases.items():
         parts[part] = []
         print(f"\n{report.table_head(part)}", flush=True)
@@ -81,12 +79,34 @@ def main():
             print(report.table_line(row), flush=True)
         if part in ("trainings", "kernels"):
             print(f"geometric mean of the ratios {report.geometric_mean(parts[part]):.2f}", flush=True)
+
+
+def main():
+    """Measure what is asked for; the exit status, that of an interruption if there was one."""
+    ask = parser()
+    asked = ask.parse_args()
+    for option, value in QUICK.items() if asked.quick else ():
+        setattr(asked, option, value)
+    try:
+        cases = chosen(asked.which)
+    except ValueError as error:
+        ask.error(f"nothing to measure is called {error}; see --help")
+    refuse_wrong_input(ask, asked)
+    print(f"{asked.threads} threads, {asked.turns} turns of about {asked.seconds:g} s; "
+          "a ratio below 1 is less time or memory than PyTorch's", flush=True)
+    parts, status = {}, 0
+    try:
+        measure(asked, cases, parts)
+    except KeyboardInterrupt:
+        print("\nInterrupted: what was measured until now is kept.")
+        status = 130
     print("\n" + "\n".join(report.judge(parts)))
     if asked.json:
         report.save(report.figures(parts, asked), asked.json)
     if asked.chart:
         report.draw(parts, asked.chart)
+    return status
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -59,7 +59,8 @@ def watch(name, library, growth_steps):
 def measure(name, library, threads, growth_steps=0):
     """The same of a fresh process."""
     command = [sys.executable, "-m", "benchmarks.memory", name, library, str(growth_steps)]
-    got = subprocess.run(command, env=environment(threads), stdout=subprocess.PIPE, text=True, check=True)
+    got = subprocess.run(command, env=environment(threads), stdout=subprocess.PIPE, text=True, check=True,
+                         start_new_session=True)
     return json.loads(got.stdout)
 
 

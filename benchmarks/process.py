@@ -34,7 +34,8 @@ def player(program, threads):
     def play(units):
         began = time.perf_counter()
         for _ in range(units):
-            subprocess.run([sys.executable, "-c", program], env=variables, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run([sys.executable, "-c", program], env=variables, check=True, stdout=subprocess.DEVNULL,
+                           start_new_session=True)
         return time.perf_counter() - began, None
 
     play(1)

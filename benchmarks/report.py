@@ -108,4 +108,4 @@ def draw(parts, path):
     axes.minorticks_off()
     axes.set_ylim(len(bars) - 0.4, -0.6)
     axes.set_xlabel("cost relative to PyTorch: to the left of 1, less than PyTorch; pale: too noisy to judge")
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=110, format="png")

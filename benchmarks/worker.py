@@ -31,7 +31,8 @@ class Worker:
     def __init__(self, library, threads):
         self.name = library
         self.process = subprocess.Popen([sys.executable, "-m", "benchmarks.worker", library], text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(threads))
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(threads),
+                                        start_new_session=True)  # the terminal's Ctrl-C is for the one who asks
 
     def play(self, part, case, units, patience=None):
         """Run `units` units: the seconds that they took, and what the last one returned, if it is a number.
@@ -58,8 +59,13 @@ class Worker:
         return self
 
     def __exit__(self, *error):
-        self.process.kill()
-        self.process.wait()
+        with contextlib.suppress(BrokenPipeError):  # it ended already
+            self.process.stdin.close()  # its loop ends, and what its library opened is closed in order
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
 def work(library):

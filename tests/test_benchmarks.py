@@ -21,7 +21,7 @@ from benchmarks import (
     trainings,
     turns,
 )
-from benchmarks.__main__ import chosen
+from benchmarks.__main__ import chosen, main
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 LIBRARIES = ("minitorch_attn", "torch")
@@ -231,10 +231,25 @@ def test_benchmarks_print_a_table_and_write_figures(tmp_path):
 
 
 @pytest.mark.parametrize("arguments, named", [(["dance"], "dance"), (["kernels:dance"], "kernels:dance"),
-                                              (["--turns", "1"], "too small")])
+                                              (["--turns", "1"], "too small"),
+                                              (["--json", "no/such/folder.json"], "no/such/folder.json"),
+                                              (["--chart", "."], ". cannot be written")])
 def test_wrong_input_is_named(arguments, named):
     got = run(*arguments)
     assert got.returncode == 2 and named in got.stderr.splitlines()[-1]
+
+
+def test_an_interrupted_run_keeps_what_it_measured(monkeypatch, tmp_path, capsys):
+    def rows(asked, cases):
+        yield {"name": "first", "unit": "ms", "ours": 1.0, "theirs": 2.0, "ratio": 0.5, "quartiles": [0.5, 0.5]}
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(parts.PARTS, "kernels", (rows, *parts.PARTS["kernels"][1:]))
+    path = tmp_path / "figures.json"
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "kernels", "process", "--json", str(path)])
+    assert main() == 130 and "Interrupted" in capsys.readouterr().out
+    measured = json.loads(path.read_text())["parts"]
+    assert [row["name"] for row in measured["kernels"]] == ["first"] and "process" not in measured
 
 
 def test_first_figure_is_the_same():
