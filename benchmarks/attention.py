@@ -62,6 +62,8 @@ def main(argv=None):
     parser.add_argument("--lengths", type=int, nargs="+", default=[1024, 2048, 4096, 8192])
     parser.add_argument("--longest-plain", type=int, default=4096, help="the plain kernel needs 10 T^2 bytes a head")
     options = parser.parse_args(argv)
+    if min(options.lengths) < 1:
+        parser.error("a length is at least 1")
     print(f"{'kind':12}{'T':>7}{'memory, MB':>13}{'time, ms':>11}")
     for kind, attend in KINDS.items():
         for T in options.lengths:

@@ -3,6 +3,7 @@
 Each line is one trick, left out and used, in turns; the times are the medians. Those that concern a whole process
 run a training's steps in processes of their own.
 """
+import argparse
 import math
 import os
 import statistics
@@ -165,6 +166,7 @@ def seconds(f):
 
 def main():
     """Print a table: a line a trick."""
+    argparse.ArgumentParser(prog="python -m benchmarks.tricks", description=__doc__.splitlines()[0]).parse_args()
     print(f"{mt.get_num_threads()} threads\n{'trick':42}{'without':>12}{'with':>12}{'ratio':>8}")
 
     def show(name, pairs):
