@@ -151,7 +151,7 @@ def _store(node, g, owned):
     if tensor is None or not tensor._requires_grad:
         return
     if tensor.grad is None:
-        tensor.grad = Tensor.wrap(g if owned and node.backward is None else g.copy())
+        tensor.grad = Tensor.wrap(g if owned else g.copy())
     elif (tensor.grad.shape, tensor.grad.dtype) != (g.shape, g.dtype):
         raise RuntimeError(f".grad was set to {tensor.grad.dtype}{tensor.grad.shape}, the gradient is "
                            f"{g.dtype}{g.shape}; set it to None, or to a tensor of that shape and dtype")

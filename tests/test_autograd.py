@@ -7,7 +7,7 @@ import pytest
 
 import minitorch_attn as mt
 from minitorch_attn.autograd import Partial, Tensor, grad
-from minitorch_attn.backend import xp
+from minitorch_attn.backend import shares_memory, xp
 
 LONG = 100_000 if xp.name == "numpy" else 2000  # operations; a device takes longer for each, recursion ends at 1000
 
@@ -225,6 +225,28 @@ class TestMemory:
         assert alive() is None and array() is None
         y.backward(mt.ones(2))
         assert a.grad.tolist() == [1.0, 1.0]
+
+    @pytest.mark.parametrize("operation", [lambda x, y: x * y, lambda x, y: y * x, lambda x, y: x / y,
+                                           lambda x, y: y @ x, lambda x, y: x @ y])
+    def test_a_factor_of_a_constant_is_freed_at_once(self, operation):
+        a, constant = leaf(1.0, 2.0), leaf(3.0, 5.0).detach()
+        inner = a + 1.0
+        array = weakref.ref(inner.array)
+        y = operation(inner, constant)  # the gradient of inner needs the constant alone
+        del inner
+        assert array() is None
+        y.backward(mt.ones(y.shape))
+        assert a.grad.numpy().min() > 0
+
+    def test_a_retained_gradient_is_nobody_elses_memory(self):
+        a = leaf(1.0, 2.0)
+        y = a + 0.0
+        y.retain_grad()
+        z = y + 0.0
+        z.retain_grad()
+        (z * 2.0 + z * 3.0).sum().backward()
+        assert not any(shares_memory(p.grad.array, q.grad.array) for p, q in ((a, y), (y, z), (a, z)))
+        assert [x.grad.tolist() for x in (a, y, z)] == [[5.0, 5.0]] * 3
 
 
 class TestInPlace:
