@@ -71,6 +71,7 @@ CASES = {
     "key and value repeated": ((2, 3, 5, 2), (1, 3, 7, 2), (2, 1, 7, 3), None, {}),
     "query repeated": ((1, 5, 2), (3, 7, 2), (3, 7, 5), some_mask(3, 5, 7), {}),
     "leading axes of value only": ((5, 2), (7, 2), (3, 7, 2), None, {}),
+    "leading axes of query only": ((2, 3, 5, 2), (7, 2), (7, 3), None, {}),
     "one query": ((2, 1, 3), (2, 5, 3), (2, 5, 2), None, {}),
     "one key": ((2, 5, 3), (2, 1, 3), (2, 1, 2), None, {}),
     "width one": ((2, 5, 1), (2, 3, 1), (2, 3, 1), None, {}),

@@ -142,15 +142,16 @@ def test_an_array_written_over_since_is_noticed(both, which):
 
 
 def test_each_thread_gets_a_part(both):
-    sizes = []
+    sizes, wanted = [], []
 
     @over_batch("x", "y")
     def _noted(x, y):
         sizes.append((x.shape[0], y.shape[0]))
+        wanted.append((x.requires_grad, y.requires_grad))
         return x + y
 
     found = _noted(mt.ones(B, 2, 2), mt.ones(B, 2, 2, requires_grad=True))
-    assert sorted(sizes) == [(2, 2), (2, 2), (3, 3)]
+    assert sorted(sizes) == [(2, 2), (2, 2), (3, 3)] and wanted == [(False, True)] * 3
     assert found.node.op == "noted"
     found.backward(mt.ones(B, 2, 2))
     sizes.clear()
